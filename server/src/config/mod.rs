@@ -1,0 +1,1 @@
+//! Arguments, file and environment → one checked configuration.

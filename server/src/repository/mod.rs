@@ -1,0 +1,1 @@
+//! The folder of models: what is there, in which versions, with which settings.
