@@ -16,3 +16,15 @@ pub mod tensor;
 
 /// ONNX bytes to a signature and a runnable plan; the only module that names tract.
 pub mod import;
+
+/// The ceiling, and the account of every byte under it.
+pub mod slab;
+
+/// A model ready for one set of shapes, and the workspace that it runs in.
+pub mod program;
+
+/// A model file under the ledger, and its programs.
+pub mod model;
+
+/// What can go wrong with a model.
+pub mod error;

@@ -1,7 +1,37 @@
 //! Plimsoll: an edge inference server with a load line.
+//!
+//! Arguments → configuration → engine → scheduler → listen. The modules stand in that order.
 
+/// What can be asked on the command line.
+mod cli;
+
+/// Arguments, file and environment to one checked configuration.
 mod config;
-mod http;
+
+/// What the system says of this process.
+mod process;
+
+/// Every metric once.
+mod metrics;
+
+/// Admission, queue and workers.
+mod schedule;
+
+/// The folder of models, and what of it is served.
 mod repository;
 
-fn main() {}
+/// The protocol over HTTP.
+mod http;
+
+/// The end of the process.
+mod shutdown;
+
+/// A module a command.
+mod command;
+
+use clap::Parser;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    command::run(cli::Cli::parse())
+}

@@ -1,5 +1,118 @@
 //! ONNX bytes → a signature, and per set of concrete shapes tract's own optimized plan. Alone names tract.
+//!
+//! | step | from | to |
+//! |---|---|---|
+//! | `file` | bytes | decoded graph and its [`Signature`] |
+//! | `fixed` | settings | named dims sized, constant inputs made initial values |
+//! | `conditions` | shapes | constant `If`s replaced by the branch taken |
+//! | `prepare` | shapes | tract's typed graph |
+//! | `reference` | typed graph | tract's optimized plan, run whole |
+//!
+//! Whatever panics inside tract is caught by `guard` and becomes an error that names the node.
 
+mod conditions;
+mod convert;
+mod file;
+mod fixed;
+mod guard;
+mod prepare;
+mod reference;
 mod signature;
+#[cfg(test)]
+mod tests;
+mod tract;
 
+pub use fixed::Constant;
 pub use signature::{Dim, Mismatch, Port, Signature};
+
+pub(crate) use guard::caught;
+pub(crate) use reference::{Reference, ReferenceState};
+
+use crate::error::{Error, shapes_text};
+use crate::tensor::Shape;
+use prepare::Source;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// Settings that narrow a model before any request.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Narrowing {
+    /// A size for each named axis that has one.
+    pub dims: BTreeMap<String, usize>,
+    /// A value for each input that never changes; callers no longer bring it.
+    pub constants: BTreeMap<String, Constant>,
+}
+
+/// An imported model: what it takes and gives, and the way to a plan for concrete shapes.
+pub struct Import {
+    signature: Signature,
+    source: Source,
+    folder: Option<String>,
+    weights_bytes: usize,
+}
+
+impl Import {
+    /// Imports the file at `path` as far as that goes without shapes.
+    ///
+    /// External tensor data is read from the file's own folder only: no absolute path, no `..`, no link out.
+    ///
+    /// # Errors
+    /// The file cannot be read, is malformed, has ops or dtypes that are not supported, or does not have what
+    /// `narrowing` names.
+    pub fn open(path: &Path, narrowing: &Narrowing) -> Result<Import, Error> {
+        Import::from_file(file::open(path)?, narrowing)
+    }
+
+    /// As [`Import::open`] from memory; `folder` is where external tensor data may lie.
+    ///
+    /// # Errors
+    /// As [`Import::open`], reading aside.
+    pub fn decode(bytes: &[u8], folder: Option<&Path>, narrowing: &Narrowing) -> Result<Import, Error> {
+        let folder = folder.map(|path| path.to_string_lossy().into_owned());
+        Import::from_file(file::decode(bytes, folder)?, narrowing)
+    }
+
+    fn from_file(mut file: file::OnnxFile, narrowing: &Narrowing) -> Result<Import, Error> {
+        fixed::fix_dims(&mut file, &narrowing.dims)?;
+        fixed::fix_inputs(&mut file, &narrowing.constants)?;
+        let signature = file.signature.clone();
+        let folder = file.folder.clone();
+        let source = prepare::source(file)?;
+        let weights_bytes = source.weights_bytes();
+        Ok(Import { signature, source, folder, weights_bytes })
+    }
+
+    /// What the model takes and gives; inputs fixed by the settings are left out.
+    pub fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    /// Bytes of the weights as the import keeps them.
+    pub fn weights_bytes(&self) -> usize {
+        self.weights_bytes
+    }
+
+    /// tract's optimized plan for these shapes, in the order of the signature's inputs.
+    ///
+    /// # Errors
+    /// A shape is not what its input takes, or the model cannot be prepared for it.
+    pub(crate) fn reference(&self, shapes: &[Shape]) -> Result<Reference, Error> {
+        let inputs = &self.signature.inputs;
+        if shapes.len() != inputs.len() {
+            return Err(Error::InputCount { expected: inputs.len(), got: shapes.len() });
+        }
+        for (port, shape) in inputs.iter().zip(shapes) {
+            port.check(port.dtype, shape)?;
+        }
+        let typed = self.source.typed(self.folder.as_deref(), inputs, shapes)?;
+        let failed = |reason: String| Error::Prepare {
+            shapes: shapes_text(inputs.iter().map(|port| port.name.as_str()), shapes),
+            reason,
+        };
+        match caught(|| Reference::new(typed, &self.signature.outputs)) {
+            Ok(Ok(reference)) => Ok(reference),
+            Ok(Err(error)) => Err(failed(tract::one_line(&error))),
+            Err(panic) => Err(failed(format!("the optimizer gave up: {}", panic.0))),
+        }
+    }
+}

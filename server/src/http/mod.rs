@@ -1,1 +1,37 @@
-//! Bytes on the wire ↔ typed requests and answers of the Open Inference Protocol v2.
+//! The Open Inference Protocol v2 over HTTP: bytes on the wire → a typed request, and its answer back.
+
+/// The protocol's bodies as types.
+mod wire;
+
+/// From what went wrong to what the client is told.
+mod error;
+
+/// Reading a body within its limits.
+mod body;
+
+/// What every handler works with.
+mod app;
+
+/// Around every request: its id, its log line, its end.
+mod around;
+
+/// Inference.
+mod infer;
+
+/// What there is: server, models, repository, statistics.
+mod about;
+
+/// Every route, once.
+mod routes;
+
+/// Connections.
+mod listen;
+
+pub(crate) use app::App;
+pub(crate) use body::Budget;
+pub(crate) use listen::serve;
+pub(crate) use routes::router;
+pub(crate) use wire::response::{InferResponse, Output, encode};
+
+#[cfg(test)]
+mod tests;

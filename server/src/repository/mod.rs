@@ -1,1 +1,29 @@
-//! The folder of models: what is there, in which versions, with which settings.
+//! The folder of models: what is there, in which versions, with which settings, and what of it is served.
+
+mod constant;
+
+mod found;
+
+mod scan;
+
+mod settings;
+
+mod stats;
+
+mod served;
+
+mod registry;
+
+mod watch;
+
+#[cfg(test)]
+mod tests;
+
+pub(crate) use constant::{Constant, Values};
+pub(crate) use found::{Change, Fingerprint, Found, FoundVersion, changes};
+pub(crate) use registry::{Availability, Indexed, LoadFailed, NotServed, Registry};
+pub(crate) use scan::scan;
+pub(crate) use served::{Defaults, Served, narrowing};
+pub(crate) use settings::{DEFAULT_PRIORITY, ModelSettings, Precision};
+pub(crate) use stats::{Spent, Stats};
+pub(crate) use watch::watch;

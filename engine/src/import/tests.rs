@@ -1,0 +1,237 @@
+//! Small ONNX graphs, written as expressions, through the importer.
+
+use super::tract::pb::tensor_shape_proto::{Dimension, dimension};
+use super::tract::pb::{
+    AttributeProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, TensorProto, TensorShapeProto, TypeProto,
+    ValueInfoProto, type_proto,
+};
+use super::*;
+use crate::tensor::{DType, Tensor};
+use prost::Message;
+use smallvec::smallvec;
+
+/// `name: dtype[dims]`, a number for a fixed axis and a word for a named one.
+pub(super) fn value(name: &str, dtype: DType, dims: &[&str]) -> ValueInfoProto {
+    let dim = |text: &&str| Dimension {
+        value: Some(match text.parse() {
+            Ok(size) => dimension::Value::DimValue(size),
+            Err(_) => dimension::Value::DimParam((*text).into()),
+        }),
+        ..Default::default()
+    };
+    let shape = TensorShapeProto { dim: dims.iter().map(dim).collect() };
+    let tensor = type_proto::Tensor { elem_type: convert::dtype_to_onnx(dtype), shape: Some(shape) };
+    let r#type = TypeProto { value: Some(type_proto::Value::TensorType(tensor)), ..Default::default() };
+    ValueInfoProto { name: name.into(), r#type: Some(r#type), ..Default::default() }
+}
+
+pub(super) fn node(op: &str, inputs: &[&str], outputs: &[&str]) -> NodeProto {
+    NodeProto {
+        name: format!("{op}_{}", outputs.first().unwrap_or(&"")),
+        op_type: op.into(),
+        input: inputs.iter().map(|s| s.to_string()).collect(),
+        output: outputs.iter().map(|s| s.to_string()).collect(),
+        ..Default::default()
+    }
+}
+
+pub(super) fn with_graph(mut node: NodeProto, name: &str, graph: GraphProto) -> NodeProto {
+    let kind = 5; // AttributeProto.GRAPH
+    node.attribute.push(AttributeProto { name: name.into(), g: Some(graph), r#type: kind, ..Default::default() });
+    node
+}
+
+pub(super) fn floats(name: &str, dims: &[i64], values: &[f32]) -> TensorProto {
+    TensorProto { name: name.into(), data_type: 1, dims: dims.into(), float_data: values.into(), ..Default::default() }
+}
+
+pub(super) fn longs(name: &str, dims: &[i64], values: &[i64]) -> TensorProto {
+    TensorProto { name: name.into(), data_type: 7, dims: dims.into(), int64_data: values.into(), ..Default::default() }
+}
+
+pub(super) fn model(graph: GraphProto) -> Vec<u8> {
+    let opset = OperatorSetIdProto { domain: String::new(), version: 17 };
+    ModelProto { ir_version: 8, opset_import: vec![opset], graph: Some(graph), ..Default::default() }.encode_to_vec()
+}
+
+fn import(graph: GraphProto) -> Result<Import, Error> {
+    Import::decode(&model(graph), None, &Narrowing::default())
+}
+
+pub(super) fn run(import: &Import, inputs: &[Tensor]) -> Result<Vec<Tensor>, Error> {
+    let shapes: Vec<Shape> = inputs.iter().map(|tensor| tensor.shape().into()).collect();
+    let reference = import.reference(&shapes)?;
+    let mut state = reference.state()?;
+    let mut outputs = vec![];
+    reference.run(&mut state, inputs, &mut outputs)?;
+    Ok(outputs)
+}
+
+pub(super) fn f32s(shape: &[usize], values: &[f32]) -> Tensor {
+    Tensor::from_slice(DType::F32, shape, values).unwrap()
+}
+
+pub(super) fn as_f32(tensor: &Tensor) -> Vec<f32> {
+    bytemuck::pod_collect_to_vec(tensor.as_bytes().unwrap())
+}
+
+/// y = x + w
+fn add_one() -> GraphProto {
+    GraphProto {
+        node: vec![node("Add", &["x", "w"], &["y"])],
+        initializer: vec![floats("w", &[1], &[1.0])],
+        input: vec![value("x", DType::F32, &["batch", "2"])],
+        output: vec![value("y", DType::F32, &["batch", "2"])],
+        ..Default::default()
+    }
+}
+
+#[test]
+fn a_graph_runs_at_each_shape_that_it_is_asked_for() {
+    let import = import(add_one()).unwrap();
+    assert_eq!(import.signature().inputs[0].shape_text(), "[batch, 2]");
+    for rows in [1, 3] {
+        let x: Vec<f32> = (0..rows * 2).map(|v| v as f32).collect();
+        let y = run(&import, &[f32s(&[rows, 2], &x)]).unwrap();
+        assert_eq!(y[0].shape(), [rows, 2]);
+        assert_eq!(as_f32(&y[0]), x.iter().map(|v| v + 1.0).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn every_served_dtype_passes_through_unchanged() {
+    for dtype in DType::ALL {
+        let graph = GraphProto {
+            node: vec![node("Identity", &["x"], &["y"])],
+            input: vec![value("x", dtype, &["2"])],
+            output: vec![value("y", dtype, &["2"])],
+            ..Default::default()
+        };
+        let x = match dtype.size_bytes() {
+            Some(size) => Tensor::plain(dtype, smallvec![2], vec![1u8; 2 * size].into()).unwrap(),
+            None => Tensor::text(smallvec![2], vec!["Größe".into(), String::new()]).unwrap(),
+        };
+        assert_eq!(run(&import(graph).unwrap(), std::slice::from_ref(&x)).unwrap(), [x], "{dtype}");
+    }
+}
+
+#[test]
+fn an_empty_tensor_goes_in_and_comes_out() {
+    let y = run(&import(add_one()).unwrap(), &[f32s(&[0, 2], &[])]).unwrap();
+    assert_eq!((y[0].shape(), y[0].size_bytes()), (&[0, 2][..], 0));
+}
+
+#[test]
+fn a_constant_input_leaves_the_signature() {
+    let mut graph = add_one();
+    graph.initializer.clear();
+    graph.input.push(value("w", DType::F32, &[]));
+    let constants = [("w".to_string(), Constant::Floats(vec![2.5]))].into();
+    let narrowing = Narrowing { constants, ..Default::default() };
+    let import = Import::decode(&model(graph), None, &narrowing).unwrap();
+    assert_eq!(import.signature().inputs.len(), 1);
+    let y = run(&import, &[f32s(&[1, 2], &[0.0, 1.0])]).unwrap();
+    assert_eq!(as_f32(&y[0]), [2.5, 3.5]);
+}
+
+#[test]
+fn a_named_axis_takes_the_size_from_the_settings() {
+    let dims = [("batch".to_string(), 4)].into();
+    let narrowing = Narrowing { dims, ..Default::default() };
+    let import = Import::decode(&model(add_one()), None, &narrowing).unwrap();
+    assert_eq!(import.signature().inputs[0].fixed_shape(), Some(smallvec![4, 2]));
+    let error = run(&import, &[f32s(&[1, 2], &[0.0, 1.0])]).unwrap_err();
+    assert_eq!(error.to_string(), "input `x` takes shape [4, 2], got [1, 2]");
+}
+
+#[test]
+fn settings_that_fit_nothing_are_refused_by_name() {
+    let narrowing = |dims: &[(&str, usize)], constants: &[(&str, Constant)]| Narrowing {
+        dims: dims.iter().map(|(name, size)| (name.to_string(), *size)).collect(),
+        constants: constants.iter().map(|(name, value)| (name.to_string(), value.clone())).collect(),
+    };
+    let refusal = |narrowing| Import::decode(&model(add_one()), None, &narrowing).err().unwrap().to_string();
+    assert_eq!(
+        refusal(narrowing(&[("height", 3)], &[])),
+        "dims.`height`: the model has no axis of that name; it has batch"
+    );
+    assert_eq!(
+        refusal(narrowing(&[], &[("z", Constant::Integers(vec![1]))])),
+        "constants.`z`: the model has no input of that name; it takes x"
+    );
+    assert_eq!(
+        refusal(narrowing(&[], &[("x", Constant::Integers(vec![1]))])),
+        "constants.`x`: its shape [batch, 2] is open; give the open axes a size in dims"
+    );
+    assert_eq!(
+        refusal(narrowing(&[("batch", 3)], &[("x", Constant::Integers(vec![1, 2]))])),
+        "constants.`x`: shape [3, 2] has 6 elements, got 2"
+    );
+}
+
+#[test]
+fn what_is_no_model_is_refused_without_a_panic() {
+    let whole = model(add_one());
+    for cut in 0..whole.len() {
+        // A prefix can by chance be a smaller valid message; none may panic.
+        let _ = Import::decode(&whole[..cut], None, &Narrowing::default());
+    }
+    let error = Import::decode(b"not a model at all", None, &Narrowing::default()).err().unwrap();
+    assert!(matches!(error, Error::Malformed { .. }), "{error}");
+}
+
+#[test]
+fn an_unknown_op_is_named_with_its_node() {
+    let mut graph = add_one();
+    graph.node[0].op_type = "FlashSprocket".into();
+    let error = import(graph).err().unwrap();
+    assert_eq!(error.to_string(), "the model uses ops that are not supported: FlashSprocket (node `Add_y`)");
+}
+
+#[test]
+fn a_value_that_nothing_makes_is_named() {
+    let mut graph = add_one();
+    graph.initializer.clear();
+    let error = import(graph).err().unwrap().to_string();
+    assert!(error.contains("node `Add_y` reads the value `w`"), "{error}");
+}
+
+#[test]
+fn a_panic_in_the_importer_becomes_an_error_that_names_the_node() {
+    // tract indexes the axis of a Concat without looking.
+    let mut graph = add_one();
+    let mut unsound = node("Flatten", &["y"], &["z"]);
+    unsound.attribute.push(AttributeProto { name: "axis".into(), i: 77, r#type: 2, ..Default::default() });
+    graph.node.push(unsound);
+    graph.output = vec![value("z", DType::F32, &["a", "b"])];
+    let error = import(graph).and_then(|import| run(&import, &[f32s(&[1, 2], &[0.0, 1.0])]).map(drop)).unwrap_err();
+    assert!(error.to_string().contains("Flatten_z"), "{error}");
+}
+
+#[test]
+fn external_data_comes_from_the_models_own_folder_only() {
+    let dir = temp_dir::TempDir::new().unwrap();
+    let inside = dir.path().join("model");
+    std::fs::create_dir(&inside).unwrap();
+    std::fs::write(dir.path().join("secret"), 9f32.to_le_bytes()).unwrap();
+    std::fs::write(inside.join("weights"), 1f32.to_le_bytes()).unwrap();
+    std::os::unix::fs::symlink("../secret", inside.join("link")).unwrap();
+    let load = |location: &str| {
+        let mut graph = add_one();
+        let tensor = &mut graph.initializer[0];
+        tensor.float_data.clear();
+        tensor.data_location = Some(1);
+        tensor.external_data.push(super::tract::pb::StringStringEntryProto {
+            key: "location".into(),
+            value: location.into(),
+        });
+        std::fs::write(inside.join("model.onnx"), model(graph)).unwrap();
+        Import::open(&inside.join("model.onnx"), &Narrowing::default())
+    };
+    let y = run(&load("weights").unwrap(), &[f32s(&[1, 2], &[0.0, 1.0])]).unwrap();
+    assert_eq!(as_f32(&y[0]), [1.0, 2.0]);
+    let absolute = dir.path().join("secret").to_string_lossy().into_owned();
+    for outside in ["../secret", "link", "sub/../../secret", absolute.as_str(), "missing"] {
+        assert!(load(outside).is_err(), "{outside}");
+    }
+}

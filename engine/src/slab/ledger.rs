@@ -1,0 +1,219 @@
+//! The ledger: every byte is entered before it is used, by whom and why, and refunded when its holder goes.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The lines that are drawn once at start. All in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Fixed {
+    /// What the whole process may hold.
+    pub ceiling: u64,
+    /// What the device's driver takes; 0 on the CPU.
+    pub driver: u64,
+    /// What the process held before any model was loaded (on devices that share memory with it).
+    pub process: u64,
+    /// What is kept for staging, graphs and everything too small for a line of its own.
+    pub headroom: u64,
+    /// What models may never take.
+    pub reserve: u64,
+}
+
+impl Fixed {
+    /// What is left for models: the ceiling less all other lines, never below zero.
+    pub fn for_models(&self) -> u64 {
+        let others = self.driver.saturating_add(self.process).saturating_add(self.headroom);
+        self.ceiling.saturating_sub(others.saturating_add(self.reserve))
+    }
+}
+
+/// What bytes are held for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A model's weights as imported.
+    Weights,
+    /// A program: the constants of its own and its workspace.
+    Program,
+}
+
+impl Kind {
+    /// The word used in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Weights => "weights",
+            Kind::Program => "program",
+        }
+    }
+}
+
+/// One entry of the ledger.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// Who holds the bytes: a model's name and version, as a person knows it.
+    pub owner: String,
+    /// What for.
+    pub kind: Kind,
+    /// How many.
+    pub bytes: u64,
+}
+
+/// The ledger as it stands at one moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Account {
+    /// The lines drawn at start.
+    pub fixed: Fixed,
+    /// Every entry, oldest first.
+    pub held: Vec<Held>,
+    /// Sum of the entries.
+    pub held_bytes: u64,
+    /// The highest that sum has been.
+    pub peak_bytes: u64,
+    /// What can still be reserved.
+    pub free_bytes: u64,
+}
+
+/// A reservation that was refused; the ledger is as it was.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{owner}` needs {}, {} free under the ceiling of {}; {}", size(*.needed), size(*.free), size(*.ceiling), remedy(.holders))]
+pub struct DoesNotFit {
+    /// Who asked.
+    pub owner: String,
+    /// Bytes asked for.
+    pub needed: u64,
+    /// Bytes that were free.
+    pub free: u64,
+    /// The ceiling.
+    pub ceiling: u64,
+    /// Who holds how much, largest first.
+    pub holders: Vec<(String, u64)>,
+}
+
+fn remedy(holders: &[(String, u64)]) -> String {
+    if holders.is_empty() {
+        return "no model is loaded that could leave: raise memory.ceiling, or lower memory.reserve".into();
+    }
+    let mut text = String::from("unload ");
+    for (at, (owner, bytes)) in holders.iter().take(3).enumerate() {
+        let comma = if at == 0 { "" } else { " or " };
+        let _ = write!(text, "{comma}`{owner}` ({})", size(*bytes));
+    }
+    text + ", or raise memory.ceiling"
+}
+
+/// Bytes for a person: `812 MiB`, `2.0 GiB`.
+pub fn size(bytes: u64) -> String {
+    const KIB: f64 = 1024.0;
+    let bytes_f = bytes as f64;
+    match bytes_f {
+        b if b >= KIB * KIB * KIB => format!("{:.1} GiB", b / (KIB * KIB * KIB)),
+        b if b >= KIB * KIB * 10.0 => format!("{:.0} MiB", b / (KIB * KIB)),
+        b if b >= KIB * KIB => format!("{:.1} MiB", b / (KIB * KIB)),
+        b if b >= KIB => format!("{:.1} KiB", b / KIB),
+        _ => format!("{bytes} bytes"),
+    }
+}
+
+/// The account itself, shared by all who load models.
+#[derive(Debug)]
+pub struct Ledger {
+    fixed: Fixed,
+    entries: Mutex<Entries>,
+}
+
+#[derive(Debug, Default)]
+struct Entries {
+    held: BTreeMap<u64, Held>,
+    next: u64,
+    sum: u64,
+    peak: u64,
+}
+
+impl Ledger {
+    /// An empty ledger between the lines of `fixed`.
+    pub fn new(fixed: Fixed) -> Arc<Ledger> {
+        Arc::new(Ledger { fixed, entries: Mutex::default() })
+    }
+
+    /// A ledger that refuses nothing, for tools that run one model without a ceiling.
+    pub fn unlimited() -> Arc<Ledger> {
+        Ledger::new(Fixed { ceiling: u64::MAX, ..Fixed::default() })
+    }
+
+    /// Enters `bytes` for `owner` until the reservation is dropped.
+    ///
+    /// # Errors
+    /// Fewer bytes are free; nothing was entered.
+    pub fn reserve(self: &Arc<Ledger>, owner: &str, kind: Kind, bytes: u64) -> Result<Reservation, DoesNotFit> {
+        let mut entries = self.entries();
+        let free = self.fixed.for_models().saturating_sub(entries.sum);
+        if bytes > free {
+            return Err(DoesNotFit {
+                owner: owner.into(),
+                needed: bytes,
+                free,
+                ceiling: self.fixed.ceiling,
+                holders: holders(&entries, owner),
+            });
+        }
+        let id = entries.next;
+        entries.next += 1;
+        entries.sum += bytes;
+        entries.peak = entries.peak.max(entries.sum);
+        entries.held.insert(id, Held { owner: owner.into(), kind, bytes });
+        Ok(Reservation { ledger: Arc::clone(self), id, bytes })
+    }
+
+    /// The ledger as it stands.
+    pub fn account(&self) -> Account {
+        let entries = self.entries();
+        Account {
+            fixed: self.fixed,
+            held: entries.held.values().cloned().collect(),
+            held_bytes: entries.sum,
+            peak_bytes: entries.peak,
+            free_bytes: self.fixed.for_models().saturating_sub(entries.sum),
+        }
+    }
+
+    fn entries(&self) -> MutexGuard<'_, Entries> {
+        // No code under this lock can panic half way through a change.
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn holders(entries: &Entries, asking: &str) -> Vec<(String, u64)> {
+    let mut sums: BTreeMap<&str, u64> = BTreeMap::new();
+    for held in entries.held.values().filter(|held| held.owner != asking) {
+        *sums.entry(&held.owner).or_default() += held.bytes;
+    }
+    let mut holders: Vec<_> = sums.into_iter().map(|(owner, bytes)| (owner.to_string(), bytes)).collect();
+    holders.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
+    holders
+}
+
+/// Bytes entered in a [`Ledger`]; dropping it refunds them.
+#[derive(Debug)]
+pub struct Reservation {
+    ledger: Arc<Ledger>,
+    id: u64,
+    bytes: u64,
+}
+
+impl Reservation {
+    /// Bytes held.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        let mut entries = self.ledger.entries();
+        if entries.held.remove(&self.id).is_some() {
+            entries.sum -= self.bytes;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

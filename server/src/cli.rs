@@ -1,0 +1,272 @@
+//! The command line: what can be asked, and what each argument must look like.
+
+#[cfg(test)]
+mod tests;
+
+use crate::config::{self, Flags, Kind};
+use crate::repository::Precision;
+use bytesize::ByteSize;
+use clap::{Args, Parser, Subcommand};
+use std::convert::Infallible;
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// Serves ONNX models over HTTP from one preallocated block of memory, and never passes the ceiling you set.
+#[derive(Debug, Parser)]
+#[command(name = "plimsoll", version, arg_required_else_help = true)]
+#[command(after_help = "\
+Start with a folder of models, one NAME.onnx or NAME/model.onnx each:
+
+    plimsoll serve --models ./models --ceiling 2GiB
+
+Exit codes: 0 good, 1 failed, 2 bad usage or configuration.")]
+pub(crate) struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// What can be asked.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Serve the models of a folder over HTTP
+    #[command(after_help = "\
+Every key of plimsoll.toml can also be set by an environment variable, for example
+PLIMSOLL_MEMORY__CEILING=2GiB for `ceiling` in [memory]. Flags win over the environment, the
+environment over the file.")]
+    Serve(Start),
+    /// Go through the whole start without listening: what fits under the ceiling and what is left
+    Check(Check),
+    /// Run a model once on given inputs, without a server
+    #[command(after_help = "\
+Example:
+
+    plimsoll infer digits --input image=seven.npy --output-dir out
+
+An input that is not given is filled with zeros of the shape that the model declares.")]
+    Infer(Infer),
+    /// Measure latency and throughput of a model in this process, without HTTP
+    #[command(after_help = "\
+Examples:
+
+    plimsoll bench digits --batch 8 --lanes 2
+    plimsoll bench detector.onnx --shape images=1x3x320x320 --seconds 10 --json")]
+    Bench(Bench),
+}
+
+/// Where the configuration and the models are.
+#[derive(Debug, Args)]
+pub(crate) struct Place {
+    /// Configuration file [default: ./plimsoll.toml where it exists, else built-in defaults]
+    #[arg(long, value_name = "FILE", env = config::FILE_VARIABLE)]
+    pub(crate) config: Option<PathBuf>,
+    /// Folder of models [default: `path` in [models], else ./models]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) models: Option<PathBuf>,
+}
+
+/// `serve`, and what `check` shares with it.
+#[derive(Debug, Args)]
+pub(crate) struct Start {
+    /// Configuration and models.
+    #[command(flatten)]
+    pub(crate) place: Place,
+    /// Address and port to listen on, such as 0.0.0.0:8000 [default: 127.0.0.1:8000]
+    #[arg(long, value_name = "ADDRESS", value_parser = address)]
+    pub(crate) listen: Option<SocketAddr>,
+    /// Bytes that the whole process may hold on the device, such as 2GiB [default: 1GiB, or half of what is
+    /// available where that is less]
+    #[arg(long, value_name = "SIZE", value_parser = config::values::parse_size)]
+    pub(crate) ceiling: Option<ByteSize>,
+    /// What computes [default: auto]
+    #[arg(long, value_name = "KIND")]
+    pub(crate) device: Option<Kind>,
+}
+
+/// `check`.
+#[derive(Debug, Args)]
+pub(crate) struct Check {
+    /// As for `serve`.
+    #[command(flatten)]
+    pub(crate) start: Start,
+    /// Print one JSON document and nothing else
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `infer`.
+#[derive(Debug, Args)]
+pub(crate) struct Infer {
+    /// Name of a model in the repository, or the path of an ONNX file
+    #[arg(value_name = "MODEL")]
+    pub(crate) model: ModelRef,
+    /// Array for an input, from a NumPy file; once for each input
+    #[arg(long = "input", value_name = "NAME=FILE.npy")]
+    pub(crate) inputs: Vec<InputFile>,
+    /// Folder to write each output to, as OUTPUT.npy; without it the outputs are printed
+    #[arg(long, value_name = "DIR")]
+    pub(crate) output_dir: Option<PathBuf>,
+    /// Configuration and models.
+    #[command(flatten)]
+    pub(crate) place: Place,
+    /// Print one JSON document and nothing else
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `bench`.
+#[derive(Debug, Args)]
+pub(crate) struct Bench {
+    /// Name of a model in the repository, or the path of an ONNX file
+    #[arg(value_name = "MODEL")]
+    pub(crate) model: ModelRef,
+    /// Shape of an input, such as images=1x3x224x224; needed where the model leaves sizes open
+    #[arg(long = "shape", value_name = "NAME=AxBxC")]
+    pub(crate) shapes: Vec<InputShape>,
+    /// Rows of each run: the size of the first axis where the model leaves it open
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = count)]
+    pub(crate) batch: usize,
+    /// Runs at the same time
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = count)]
+    pub(crate) lanes: usize,
+    /// CPU threads of each run [default: `threads` in [device], else 1]
+    #[arg(long, value_name = "N", value_parser = count)]
+    pub(crate) threads: Option<usize>,
+    /// What computes [default: `kind` in [device], else auto]
+    #[arg(long, value_name = "KIND")]
+    pub(crate) device: Option<Kind>,
+    /// Number format to compute with [default: the model's own setting, else fp32]
+    #[arg(long, value_name = "PRECISION")]
+    pub(crate) precision: Option<Precision>,
+    /// How long to measure, after a warm-up
+    #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = seconds)]
+    pub(crate) seconds: Duration,
+    /// Configuration and models.
+    #[command(flatten)]
+    pub(crate) place: Place,
+    /// Print one JSON document and nothing else
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// A model as the command line names it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum ModelRef {
+    /// A name in the repository.
+    Name(String),
+    /// The path of an ONNX file: whatever ends in `.onnx` or has a `/`.
+    File(PathBuf),
+}
+
+/// `NAME=FILE`.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct InputFile {
+    /// Name of the input.
+    pub(crate) name: String,
+    /// The file with its array.
+    pub(crate) file: PathBuf,
+}
+
+/// `NAME=AxBxC`.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct InputShape {
+    /// Name of the input.
+    pub(crate) name: String,
+    /// Its sizes, outermost first, each at least 1.
+    pub(crate) shape: Vec<usize>,
+}
+
+impl Place {
+    /// The folder of models as an override of the configuration.
+    pub(crate) fn flags(&self) -> Flags {
+        Flags { models: self.models.clone(), ..Flags::default() }
+    }
+}
+
+impl Start {
+    /// What these arguments override in the configuration.
+    pub(crate) fn flags(&self) -> Flags {
+        Flags { listen: self.listen, ceiling: self.ceiling, device: self.device, ..self.place.flags() }
+    }
+}
+
+impl Bench {
+    /// What these arguments override in the configuration.
+    pub(crate) fn flags(&self) -> Flags {
+        Flags { device: self.device, ..self.place.flags() }
+    }
+}
+
+impl fmt::Display for ModelRef {
+    fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
+        match self {
+            Self::Name(name) => out.write_str(name),
+            Self::File(file) => write!(out, "{}", file.display()),
+        }
+    }
+}
+
+impl FromStr for ModelRef {
+    type Err = Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Infallible> {
+        Ok(if text.ends_with(".onnx") || text.contains('/') {
+            Self::File(PathBuf::from(text))
+        } else {
+            Self::Name(text.to_owned())
+        })
+    }
+}
+
+impl FromStr for InputFile {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.split_once('=') {
+            Some((name, file)) if !name.is_empty() && !file.is_empty() => {
+                Ok(Self { name: name.to_owned(), file: PathBuf::from(file) })
+            }
+            _ => Err(format!("expected NAME=FILE.npy such as image=seven.npy, got `{text}`")),
+        }
+    }
+}
+
+impl FromStr for InputShape {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong =
+            |why: &str| format!("expected NAME=AxBxC such as images=1x3x224x224, got `{text}`: {why}");
+        // A shape has no `=`, a name may have one.
+        let Some((name, sizes)) = text.rsplit_once('=') else { return Err(wrong("no `=`")) };
+        if name.is_empty() {
+            return Err(wrong("no name before `=`"));
+        }
+        let size = |size: &str| match size.parse() {
+            Ok(size) if size > 0 => Ok(size),
+            _ => Err(wrong(&format!("`{size}` is no whole number from 1"))),
+        };
+        Ok(Self { name: name.to_owned(), shape: sizes.split('x').map(size).collect::<Result<_, _>>()? })
+    }
+}
+
+fn address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| format!("expected an address with a port such as 127.0.0.1:8000, got `{text}`"))
+}
+
+fn count(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(count @ 1..=65536) => Ok(count),
+        _ => Err(format!("expected a whole number from 1 to 65536, got `{text}`")),
+    }
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    match text.parse() {
+        Ok(seconds) if (0.01..=86400.0).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
+        _ => Err(format!("expected a number of seconds from 0.01 to 86400, got `{text}`")),
+    }
+}

@@ -1,0 +1,144 @@
+//! `bench`: latency and throughput of a model in this process, no HTTP.
+
+use super::{Usage, model, start};
+use crate::cli::Bench;
+use crate::process;
+use crate::repository::Precision;
+use anyhow::{Context, bail};
+use plimsoll_engine::program::{Program, Workspace};
+use plimsoll_engine::tensor::{DType, Shape, Tensor, volume};
+use serde_json::json;
+use std::io::Write;
+use std::sync::Barrier;
+use std::time::{Duration, Instant};
+
+/// Runs of each lane before its times count.
+const WARM_UP_RUNS: usize = 5;
+
+pub(super) fn run(arguments: &Bench) -> anyhow::Result<()> {
+    let config = start::configuration(arguments.place.config.as_deref(), &arguments.flags())?;
+    start::device(config.device.kind)?;
+    if !matches!(arguments.precision, None | Some(Precision::Fp32)) {
+        bail!(Usage("the CPU computes in fp32 only; leave --precision away".into()));
+    }
+    let threads = arguments.threads.unwrap_or(config.device.threads);
+    let model = model::load(&arguments.model, &config)?;
+    let given: Vec<(String, Shape)> =
+        arguments.shapes.iter().map(|input| (input.name.clone(), input.shape.as_slice().into())).collect();
+    let shapes = model::shapes(model.signature(), &given, arguments.batch)?;
+    let program = model.program(&shapes)?;
+    let inputs: Vec<Tensor> = model
+        .signature()
+        .inputs
+        .iter()
+        .zip(&shapes)
+        .enumerate()
+        .map(|(at, (port, shape))| noise(port.dtype, shape, at as u64))
+        .collect::<anyhow::Result<_>>()?;
+    let barrier = Barrier::new(arguments.lanes);
+    let lane = || measure(&program, &inputs, threads, arguments.seconds, &barrier);
+    let lanes: Vec<anyhow::Result<Lane>> = std::thread::scope(|scope| {
+        let lanes: Vec<_> = (0..arguments.lanes).map(|_| scope.spawn(lane)).collect();
+        lanes.into_iter().map(|lane| lane.join().unwrap_or_else(|_| bail!("a lane panicked"))).collect()
+    });
+    let lanes = lanes.into_iter().collect::<anyhow::Result<Vec<_>>>()?;
+    report(arguments, threads, &program, &lanes)
+}
+
+/// What one lane measured.
+struct Lane {
+    times: Vec<Duration>,
+    took: Duration,
+}
+
+fn measure(
+    program: &Program,
+    inputs: &[Tensor],
+    threads: usize,
+    limit: Duration,
+    barrier: &Barrier,
+) -> anyhow::Result<Lane> {
+    let mut workspace = Workspace::new(threads)?;
+    let mut outputs = vec![];
+    let warmed = (0..WARM_UP_RUNS).try_for_each(|_| program.run(&mut workspace, inputs, &mut outputs));
+    // Every lane reaches the barrier, also one that failed: the others wait there.
+    barrier.wait();
+    warmed?;
+    let start = Instant::now();
+    let mut times = vec![];
+    while start.elapsed() < limit || times.is_empty() {
+        let begun = Instant::now();
+        program.run(&mut workspace, inputs, &mut outputs)?;
+        times.push(begun.elapsed());
+    }
+    Ok(Lane { times, took: start.elapsed() })
+}
+
+fn report(arguments: &Bench, threads: usize, program: &Program, lanes: &[Lane]) -> anyhow::Result<()> {
+    let mut times: Vec<f64> = lanes.iter().flat_map(|lane| &lane.times).map(|t| t.as_secs_f64() * 1e3).collect();
+    times.sort_by(f64::total_cmp);
+    let quantile = |share: f64| times[((times.len() - 1) as f64 * share).round() as usize];
+    let mean = times.iter().sum::<f64>() / times.len() as f64;
+    let rate: f64 = lanes.iter().map(|lane| lane.times.len() as f64 / lane.took.as_secs_f64()).sum();
+    let resident = process::resident_bytes();
+    let mut out = std::io::stdout().lock();
+    if arguments.json {
+        let document = json!({
+            "model": arguments.model.to_string(),
+            "shapes": program.shapes().iter().map(|shape| shape.to_vec()).collect::<Vec<_>>(),
+            "latency_ms": { "p50": quantile(0.5), "p90": quantile(0.9), "p99": quantile(0.99), "mean": mean },
+            "runs": times.len(),
+            "runs_per_second": rate,
+            "device": "cpu",
+            "precision": "fp32",
+            "lanes": lanes.len(),
+            "threads": threads,
+            "memory": { "device_bytes": 0, "resident_bytes": resident, "workspace_bytes": program.workspace_bytes() },
+        });
+        writeln!(out, "{document}")?;
+    } else {
+        writeln!(out, "model      {} {:?}", arguments.model, program.shapes().iter().map(|s| s.to_vec()).collect::<Vec<_>>())?;
+        writeln!(out, "device     cpu, fp32, {} lanes, {threads} threads each", lanes.len())?;
+        writeln!(
+            out,
+            "latency    p50 {:.3} ms, p90 {:.3} ms, p99 {:.3} ms, mean {mean:.3} ms",
+            quantile(0.5),
+            quantile(0.9),
+            quantile(0.99)
+        )?;
+        writeln!(out, "throughput {rate:.1} runs a second over {} runs", times.len())?;
+        if let Some(resident) = resident {
+            writeln!(out, "memory     {} resident", plimsoll_engine::slab::size(resident))?;
+        }
+    }
+    Ok(())
+}
+
+/// A tensor of values that differ: floats in [0, 1), integers 0 or 1, the same at every start.
+fn noise(dtype: DType, shape: &Shape, seed: u64) -> anyhow::Result<Tensor> {
+    let elements = volume(shape).context("the shape overflows")?;
+    let mut state = seed.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    // splitmix64, Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014.
+    let mut next = move || {
+        state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = state;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    };
+    let unit = |bits: u64| (bits >> 40) as f32 / (1u64 << 24) as f32;
+    let Some(size) = dtype.size_bytes() else { return Ok(Tensor::text(shape.clone(), vec![String::new(); elements])?) };
+    let mut bytes = Vec::with_capacity(elements * size);
+    for _ in 0..elements {
+        match dtype {
+            DType::F16 => bytes.extend(half::f16::from_f32(unit(next())).to_le_bytes()),
+            DType::F32 => bytes.extend(unit(next()).to_le_bytes()),
+            DType::F64 => bytes.extend(f64::from(unit(next())).to_le_bytes()),
+            _ => {
+                bytes.push((next() & 1) as u8);
+                bytes.resize(bytes.len() + size - 1, 0);
+            }
+        }
+    }
+    Ok(Tensor::plain(dtype, shape.clone(), bytes.into())?)
+}

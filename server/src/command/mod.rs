@@ -1,0 +1,40 @@
+//! The commands, and how each ends: 0 good, 1 failed, 2 bad usage or configuration.
+
+mod bench;
+mod check;
+mod infer;
+mod logging;
+mod model;
+mod npy;
+mod serve;
+mod start;
+
+use crate::cli::{Cli, Command};
+use crate::config::ConfigError;
+use std::process::ExitCode;
+
+/// Bad usage or configuration.
+const USAGE: u8 = 2;
+
+/// An error of usage that only shows once the configuration and the model are known.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct Usage(String);
+
+/// Runs what was asked for.
+pub(crate) fn run(cli: Cli) -> ExitCode {
+    let result = match cli.command {
+        Command::Serve(arguments) => serve::run(&arguments),
+        Command::Check(arguments) => check::run(&arguments),
+        Command::Infer(arguments) => infer::run(&arguments),
+        Command::Bench(arguments) => bench::run(&arguments),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("plimsoll: {error:#}");
+            let usage = error.is::<ConfigError>() || error.is::<Usage>();
+            if usage { ExitCode::from(USAGE) } else { ExitCode::FAILURE }
+        }
+    }
+}

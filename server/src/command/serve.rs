@@ -1,0 +1,114 @@
+//! `serve`: the whole way, from the configuration to the last answer.
+
+use super::{logging, start};
+use crate::cli::Start;
+use crate::http::{self, App, Budget};
+use crate::repository::watch;
+use crate::schedule::Scheduler;
+use crate::shutdown;
+use anyhow::Context;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+/// Loads, preparations and large JSON run beside the async threads, on at most this many.
+const BLOCKING_THREADS: usize = 16;
+
+pub(super) fn run(arguments: &Start) -> anyhow::Result<()> {
+    let started = Instant::now();
+    let config = start::configuration(arguments.place.config.as_deref(), &arguments.flags())?;
+    logging::start(&config.log);
+    let begun = start::start(config)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .max_blocking_threads(BLOCKING_THREADS)
+        .enable_all()
+        .thread_name("http")
+        .build()?;
+    runtime.block_on(serve(begun, started))
+}
+
+async fn serve(begun: start::Started, started: Instant) -> anyhow::Result<()> {
+    let start::Started { config, ledger, registry, metrics, lanes } = begun;
+    let stop = shutdown::on_signal()?;
+    let admin_token = config.server.admin_token_file.as_deref().map(token).transpose()?;
+    let listener = TcpListener::bind(config.server.listen)
+        .await
+        .with_context(|| format!("cannot listen on {} (server.listen)", config.server.listen))?;
+    let app = Arc::new(App {
+        registry: Arc::clone(&registry),
+        scheduler: Scheduler::start(lanes, config.device.threads)?,
+        ledger,
+        metrics,
+        budget: Budget::new(config.server.body_budget.as_u64(), config.server.max_body.as_u64()),
+        readiness: Default::default(),
+        admin_token,
+        started,
+    });
+    describe(&app, lanes);
+    tracing::info!(address = %listener.local_addr()?, lanes, "listening");
+    tokio::spawn(load_wanted(Arc::clone(&app), started));
+    tokio::spawn(upkeep(Arc::clone(&app)));
+    if let Some(every) = config.models.watch {
+        tokio::spawn(watch(registry, every, stop.clone()));
+    }
+    tokio::spawn(turn_away(Arc::clone(&app), stop.clone()));
+    let grace = config.server.shutdown_grace;
+    http::serve(listener, http::router(Arc::clone(&app)), stop, shutdown::lead(grace), grace).await?;
+    app.scheduler.finish();
+    tracing::info!("stopped");
+    Ok(())
+}
+
+/// The admin token: the file's text without the space around it.
+fn token(file: &std::path::Path) -> anyhow::Result<String> {
+    let text = std::fs::read_to_string(file)
+        .with_context(|| format!("cannot read {} (server.admin_token_file)", file.display()))?;
+    let token = text.trim();
+    anyhow::ensure!(!token.is_empty(), "{} (server.admin_token_file) is empty", file.display());
+    Ok(token.into())
+}
+
+/// Loads what the configuration wants, then says ready. A model that cannot be loaded does not keep the others
+/// from serving: the log and the index tell.
+async fn load_wanted(app: Arc<App>, started: Instant) {
+    for name in app.registry.missing() {
+        tracing::error!(model = name, "models.load names it, and the folder has no such model");
+    }
+    for name in app.registry.wanted() {
+        let _ = app.registry.load(&name).await;
+    }
+    app.readiness.ready();
+    let models = app.registry.ready().len();
+    tracing::info!(models, took = ?started.elapsed(), "ready");
+}
+
+/// Turns readiness to 503 as soon as the end begins.
+async fn turn_away(app: Arc<App>, stop: CancellationToken) {
+    stop.cancelled().await;
+    app.readiness.stopping();
+}
+
+async fn upkeep(app: Arc<App>) {
+    const EVERY: Duration = Duration::from_secs(5);
+    loop {
+        tokio::time::sleep(EVERY).await;
+        app.metrics.upkeep();
+    }
+}
+
+fn describe(app: &App, lanes: usize) {
+    let labels = [("version", env!("CARGO_PKG_VERSION").to_string()), ("device", "cpu".to_string())];
+    app.metrics.gauge(&crate::metrics::BUILD_INFO, &labels).set(1.0);
+    let account = app.ledger.account();
+    let size = bytesize::ByteSize;
+    tracing::info!(
+        ceiling = %size(account.fixed.ceiling),
+        process = %size(account.fixed.process),
+        headroom = %size(account.fixed.headroom),
+        reserve = %size(account.fixed.reserve),
+        for_models = %size(account.free_bytes),
+        lanes,
+        "the load line"
+    );
+}

@@ -1,0 +1,42 @@
+//! `[device]`: what computes.
+
+use super::values;
+use clap::ValueEnum;
+use serde::{Deserialize, Deserializer};
+
+/// Section `[device]`.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Device {
+    /// Which kind of device. Default `auto`.
+    pub(crate) kind: Kind,
+    /// Which device of that kind, counted from 0, at most 255. Default 0.
+    #[serde(deserialize_with = "values::count::<_, _, 0, 255>")]
+    pub(crate) index: usize,
+    /// CPU threads that one lane computes with, 1 to 1024. Default 1.
+    #[serde(deserialize_with = "values::count::<_, _, 1, 1024>")]
+    pub(crate) threads: usize,
+}
+
+impl Default for Device {
+    fn default() -> Self {
+        Self { kind: Kind::Auto, index: 0, threads: 1 }
+    }
+}
+
+/// A kind of device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Kind {
+    /// CUDA where it works, else the CPU with a warning
+    Auto,
+    /// The CPU
+    Cpu,
+    /// An NVIDIA GPU; refuses to start without one
+    Cuda,
+}
+
+impl<'de> Deserialize<'de> for Kind {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        values::choice(from)
+    }
+}

@@ -1,0 +1,45 @@
+//! `[server]`: where to listen, and how much and how long a request may take.
+
+use super::values;
+use bytesize::ByteSize;
+use serde::Deserialize;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Section `[server]`.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Server {
+    /// Address and port to listen on; port 0 takes a free one. Default `127.0.0.1:8000`.
+    #[serde(deserialize_with = "values::address")]
+    pub(crate) listen: SocketAddr,
+    /// Largest request body in bytes, after decompression too; at least 1. Default 64 MiB.
+    #[serde(deserialize_with = "values::size_above_zero")]
+    pub(crate) max_body: ByteSize,
+    /// Bytes that all request bodies in memory may hold together; at least `max_body`. Default 256 MiB.
+    #[serde(deserialize_with = "values::size_above_zero")]
+    pub(crate) body_budget: ByteSize,
+    /// Longest time from a request's arrival to its answer; at least 1 ms. Default 30 s.
+    #[serde(deserialize_with = "values::duration_above_zero")]
+    pub(crate) request_timeout: Duration,
+    /// How long a shutdown waits for requests in flight. Default 30 s.
+    #[serde(deserialize_with = "values::duration")]
+    pub(crate) shutdown_grace: Duration,
+    /// File whose trimmed content is the bearer token of admin calls. Default none: they are open.
+    #[serde(deserialize_with = "values::path")]
+    pub(crate) admin_token_file: Option<PathBuf>,
+}
+
+impl Default for Server {
+    fn default() -> Self {
+        Self {
+            listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8000)),
+            max_body: ByteSize::mib(64),
+            body_budget: ByteSize::mib(256),
+            request_timeout: Duration::from_secs(30),
+            shutdown_grace: Duration::from_secs(30),
+            admin_token_file: None,
+        }
+    }
+}

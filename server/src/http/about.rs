@@ -1,0 +1,258 @@
+//! Everything but inference: what the server is, what it serves, what it has done, and the admin calls.
+
+use super::app::{App, Target};
+use super::error::ApiError;
+use super::wire::metadata::{
+    BatchStats, ConfigParameter, DurationStat, IndexEntry, IndexRequest, InferenceStats, LoadRequest, ModelConfig,
+    ModelMetadata, ModelState, ModelStats, ServerMetadata, Statistics, UnloadRequest,
+};
+use super::wire::openapi::OPENAPI;
+use crate::metrics;
+use crate::process;
+use crate::repository::{Availability, Indexed, Served, Stats};
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::response::Response;
+use bytes::Bytes;
+use http::HeaderValue;
+use http::header::CONTENT_TYPE;
+use serde::Serialize;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
+
+type Answer = Result<Response, ApiError>;
+
+fn typed(content_type: &'static str, body: impl Into<Body>) -> Response {
+    let mut response = Response::new(body.into());
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    response
+}
+
+fn json(body: &impl Serialize) -> Answer {
+    let body = serde_json::to_vec(body).map_err(|error| ApiError::internal(&error.to_string()))?;
+    Ok(typed("application/json", body))
+}
+
+fn empty() -> Response {
+    Response::new(Body::empty())
+}
+
+pub(crate) async fn server() -> Answer {
+    json(&ServerMetadata::THIS)
+}
+
+pub(crate) async fn live() -> Response {
+    empty()
+}
+
+pub(crate) async fn ready(State(app): State<Arc<App>>) -> Answer {
+    match (app.readiness.is_ready(), app.readiness.is_stopping()) {
+        (true, _) => Ok(empty()),
+        (_, true) => Err(ApiError::not_ready("the server is stopping")),
+        _ => Err(ApiError::not_ready("the server is loading its models")),
+    }
+}
+
+pub(crate) async fn model(State(app): State<Arc<App>>, target: Target) -> Answer {
+    let served = get(&app, &target)?;
+    let versions = match target.version {
+        Some(version) => vec![version],
+        None => app.registry.ready_versions(&target.model),
+    };
+    json(&ModelMetadata::new(&served.name, &versions, served.signature()))
+}
+
+pub(crate) async fn model_ready(State(app): State<Arc<App>>, target: Target) -> Answer {
+    get(&app, &target).map(|_| empty())
+}
+
+pub(crate) async fn model_config(State(app): State<Arc<App>>, target: Target) -> Answer {
+    let served = get(&app, &target)?;
+    let mut config = ModelConfig::new(&served.name, "model.onnx", served.signature());
+    for (output, labels) in &served.labels {
+        let string_value = serde_json::to_string(labels).unwrap_or_default();
+        config.parameters.insert(format!("labels.{output}"), ConfigParameter { string_value });
+    }
+    json(&config)
+}
+
+fn get(app: &App, target: &Target) -> Result<Arc<Served>, ApiError> {
+    Ok(app.registry.get(&target.model, target.version.as_deref())?)
+}
+
+pub(crate) async fn all_stats(State(app): State<Arc<App>>) -> Answer {
+    json(&statistics(&app.registry.ready()))
+}
+
+pub(crate) async fn model_stats(State(app): State<Arc<App>>, target: Target) -> Answer {
+    let served = get(&app, &target)?;
+    let named = match target.version {
+        Some(_) => vec![served],
+        None => app.registry.ready().into_iter().filter(|other| other.name == served.name).collect(),
+    };
+    json(&statistics(&named))
+}
+
+fn statistics(served: &[Arc<Served>]) -> Statistics {
+    Statistics { model_stats: served.iter().map(|served| model_statistics(served)).collect() }
+}
+
+fn model_statistics(served: &Served) -> ModelStats {
+    let Stats { success, fail, queue, input, compute, output, .. } = &served.stats;
+    let stat = |(count, ns): (u64, u64)| DurationStat { count, ns };
+    let batches = served.stats.batches().into_iter().map(|(batch_size, spent)| {
+        let stat = |ns| DurationStat { count: spent.count, ns };
+        BatchStats {
+            batch_size,
+            compute_input: stat(spent.input_ns),
+            compute_infer: stat(spent.compute_ns),
+            compute_output: stat(spent.output_ns),
+        }
+    });
+    ModelStats {
+        name: served.name.clone(),
+        version: served.version.clone(),
+        last_inference: served.stats.last_inference_ms.load(Relaxed),
+        inference_count: served.stats.inferences.load(Relaxed),
+        execution_count: success.read().0,
+        inference_stats: InferenceStats {
+            success: stat(success.read()),
+            fail: stat(fail.read()),
+            queue: stat(queue.read()),
+            compute_input: stat(input.read()),
+            compute_infer: stat(compute.read()),
+            compute_output: stat(output.read()),
+            ..InferenceStats::default()
+        },
+        batch_stats: batches.collect(),
+        ..ModelStats::default()
+    }
+}
+
+pub(crate) async fn index(State(app): State<Arc<App>>, request: Request) -> Answer {
+    let IndexRequest { ready } = IndexRequest::parse(&body(&app, request).await?).map_err(bad_body)?;
+    let entries: Vec<IndexEntry> = app
+        .registry
+        .index()
+        .into_iter()
+        .map(entry)
+        .filter(|entry| !ready || entry.state == ModelState::Ready)
+        .collect();
+    json(&entries)
+}
+
+fn entry(line: Indexed) -> IndexEntry {
+    let state = match line.state {
+        Availability::Ready => ModelState::Ready,
+        Availability::Loading => ModelState::Loading,
+        Availability::Unavailable => ModelState::Unavailable,
+    };
+    IndexEntry { name: line.name, version: line.version, state, reason: line.reason }
+}
+
+pub(crate) async fn load(State(app): State<Arc<App>>, target: Target, request: Request) -> Answer {
+    let (parts, body_in) = request.into_parts();
+    app.admit(&parts)?;
+    let request = Request::from_parts(parts, body_in);
+    let load = LoadRequest::parse(&body(&app, request).await?).map_err(bad_body)?;
+    if !load.overrides.is_empty() {
+        return Err(ApiError::bad_request(format!(
+            "the parameters {} are not supported: a model is loaded as it lies in the repository, with its model.toml",
+            load.overrides.join(", ")
+        )));
+    }
+    app.registry.load(&target.model).await?;
+    Ok(empty())
+}
+
+pub(crate) async fn unload(State(app): State<Arc<App>>, target: Target, request: Request) -> Answer {
+    let (parts, body_in) = request.into_parts();
+    app.admit(&parts)?;
+    let request = Request::from_parts(parts, body_in);
+    UnloadRequest::parse(&body(&app, request).await?).map_err(bad_body)?;
+    app.registry.unload(&target.model).await?;
+    Ok(empty())
+}
+
+fn bad_body(error: super::wire::metadata::BadBody) -> ApiError {
+    ApiError::bad_request(error.to_string())
+}
+
+async fn body(app: &App, request: Request) -> Result<Bytes, ApiError> {
+    // An admin's few bytes have the same limits as everyone's.
+    const PATIENCE: std::time::Duration = std::time::Duration::from_secs(30);
+    let (parts, body) = request.into_parts();
+    Ok(app.budget.receive(&parts, body, Instant::now() + PATIENCE).await?.bytes)
+}
+
+pub(crate) async fn openapi() -> Response {
+    typed("application/json", OPENAPI)
+}
+
+pub(crate) async fn metrics_text(State(app): State<Arc<App>>) -> Response {
+    let gauge = |metric, value: f64| app.metrics.gauge(metric, &[]).set(value);
+    let account = app.ledger.account();
+    gauge(&metrics::CEILING_BYTES, account.fixed.ceiling as f64);
+    gauge(&metrics::HELD_BYTES, account.held_bytes as f64);
+    gauge(&metrics::HELD_PEAK_BYTES, account.peak_bytes as f64);
+    gauge(&metrics::FREE_BYTES, account.free_bytes as f64);
+    gauge(&metrics::BODIES_BYTES, app.budget.used() as f64);
+    gauge(&metrics::QUEUED, app.scheduler.queued() as f64);
+    gauge(&metrics::MODELS_LOADED, app.registry.ready().len() as f64);
+    gauge(&metrics::UPTIME_SECONDS, app.started.elapsed().as_secs_f64());
+    // What the system does not tell is absent, never zero.
+    if let Some(resident) = process::resident_bytes() {
+        gauge(&metrics::RESIDENT_BYTES, resident as f64);
+    }
+    typed("text/plain; version=0.0.4; charset=utf-8", app.metrics.render())
+}
+
+/// The ledger as JSON; every size in bytes.
+#[derive(Serialize)]
+struct Memory {
+    ceiling_bytes: u64,
+    driver_bytes: u64,
+    process_bytes: u64,
+    headroom_bytes: u64,
+    reserve_bytes: u64,
+    weights_bytes: u64,
+    programs_bytes: u64,
+    held_bytes: u64,
+    held_peak_bytes: u64,
+    free_bytes: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    process_resident_bytes: Option<u64>,
+    extents: Vec<Extent>,
+}
+
+#[derive(Serialize)]
+struct Extent {
+    owner: String,
+    kind: &'static str,
+    bytes: u64,
+}
+
+pub(crate) async fn memory(State(app): State<Arc<App>>) -> Answer {
+    use plimsoll_engine::slab::Kind;
+    let account = app.ledger.account();
+    let sum = |kind| account.held.iter().filter(|held| held.kind == kind).map(|held| held.bytes).sum();
+    json(&Memory {
+        ceiling_bytes: account.fixed.ceiling,
+        driver_bytes: account.fixed.driver,
+        process_bytes: account.fixed.process,
+        headroom_bytes: account.fixed.headroom,
+        reserve_bytes: account.fixed.reserve,
+        weights_bytes: sum(Kind::Weights),
+        programs_bytes: sum(Kind::Program),
+        held_bytes: account.held_bytes,
+        held_peak_bytes: account.peak_bytes,
+        free_bytes: account.free_bytes,
+        process_resident_bytes: process::resident_bytes(),
+        extents: account
+            .held
+            .into_iter()
+            .map(|held| Extent { owner: held.owner, kind: held.kind.name(), bytes: held.bytes })
+            .collect(),
+    })
+}

@@ -1,0 +1,248 @@
+//! Reading a request's body: never more than the limit, never more at once than the budget, decompressed as it
+//! arrives.
+
+use super::error::ApiError;
+use axum::body::Body;
+use bytes::Bytes;
+use flate2::write::{GzDecoder, ZlibDecoder};
+use http::header::{CONTENT_ENCODING, CONTENT_LENGTH};
+use http::request::Parts;
+use http_body_util::BodyExt;
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::time::Instant;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// The memory that request bodies may take together.
+pub(crate) struct Budget {
+    units: Arc<Semaphore>,
+    total: u64,
+    largest: u64,
+}
+
+/// What the budget counts in, bytes: a semaphore's single claim is a `u32`.
+const UNIT: u64 = 1024;
+
+/// A body in memory and its share of the budget, which is given back when this is dropped.
+pub(crate) struct Received {
+    /// The body, decompressed.
+    pub(crate) bytes: Bytes,
+    /// Bytes that came over the wire.
+    pub(crate) wire_bytes: usize,
+    /// The share; to be kept as long as anything points into the bytes.
+    pub(crate) share: Share,
+}
+
+/// A claim on the budget.
+pub(crate) struct Share(Option<OwnedSemaphorePermit>);
+
+impl Share {
+    /// Grows the claim until it covers `bytes`.
+    fn cover(&mut self, budget: &Budget, bytes: u64) -> Result<(), ApiError> {
+        let held = self.0.as_ref().map_or(0, OwnedSemaphorePermit::num_permits) as u64;
+        let more = bytes.div_ceil(UNIT).saturating_sub(held);
+        if more == 0 {
+            return Ok(());
+        }
+        let more = u32::try_from(more).map_err(|_| ApiError::too_large(budget.largest))?;
+        let permit = Arc::clone(&budget.units)
+            .try_acquire_many_owned(more)
+            .map_err(|_| ApiError::no_body_budget(budget.total))?;
+        match &mut self.0 {
+            Some(held) => held.merge(permit),
+            None => self.0 = Some(permit),
+        }
+        Ok(())
+    }
+}
+
+impl Budget {
+    /// A budget of `total` bytes for all bodies, `largest` for one.
+    pub(crate) fn new(total: u64, largest: u64) -> Budget {
+        let units = usize::try_from(total / UNIT).unwrap_or(usize::MAX).min(Semaphore::MAX_PERMITS);
+        Budget { units: Arc::new(Semaphore::new(units)), total, largest }
+    }
+
+    /// Bytes of bodies in memory now, rounded up to the budget's unit.
+    pub(crate) fn used(&self) -> u64 {
+        (self.total / UNIT).saturating_sub(self.units.available_permits() as u64) * UNIT
+    }
+
+    /// Reads a body to its end.
+    ///
+    /// # Errors
+    /// 413 before anything is read where the length is declared, else when the limit is passed; 429 when the budget
+    /// is spent; 415 for an unknown encoding; 408 when `deadline` passes; 400 when the body breaks off or does not
+    /// decompress.
+    pub(crate) async fn receive(&self, parts: &Parts, body: Body, deadline: Instant) -> Result<Received, ApiError> {
+        let encoding = Encoding::of(parts)?;
+        let declared = declared_length(parts)?;
+        if declared.is_some_and(|length| length > self.largest) {
+            return Err(ApiError::too_large(self.largest));
+        }
+        let mut share = Share(None);
+        share.cover(self, declared.unwrap_or(0))?;
+        let read = self.read(encoding, declared, body, &mut share);
+        match tokio::time::timeout_at(deadline.into(), read).await {
+            Ok(Ok((bytes, wire_bytes))) => Ok(Received { bytes, wire_bytes, share }),
+            Ok(Err(error)) => Err(error),
+            Err(_) => Err(ApiError::slow_body()),
+        }
+    }
+
+    async fn read(
+        &self,
+        encoding: Encoding,
+        declared: Option<u64>,
+        mut body: Body,
+        share: &mut Share,
+    ) -> Result<(Bytes, usize), ApiError> {
+        let mut wire_bytes = 0usize;
+        // A body that arrives in one piece is kept as it is, without a copy.
+        let mut first: Option<Bytes> = None;
+        let mut sink: Option<Sink> = match encoding {
+            Encoding::Identity => None,
+            Encoding::Gzip => Some(Sink::Gzip(GzDecoder::new(Limited::new(self.largest, 0)))),
+            Encoding::Deflate => Some(Sink::Zlib(ZlibDecoder::new(Limited::new(self.largest, 0)))),
+        };
+        while let Some(frame) = body.frame().await {
+            let frame = frame.map_err(|error| ApiError::bad_request(format!("the body broke off: {error}")))?;
+            let Ok(data) = frame.into_data() else { continue };
+            wire_bytes += data.len();
+            share.cover(self, wire_bytes as u64)?;
+            match (&mut sink, first.take()) {
+                (None, None) if wire_bytes == data.len() && wire_bytes as u64 <= self.largest => first = Some(data),
+                (None, before) => {
+                    let mut plain = Limited::new(self.largest, declared.unwrap_or(0));
+                    self.write(&mut plain, &before.unwrap_or_default(), share, wire_bytes)?;
+                    self.write(&mut plain, &data, share, wire_bytes)?;
+                    sink = Some(Sink::Plain(plain));
+                }
+                (Some(sink), _) => self.write(sink, &data, share, wire_bytes)?,
+            }
+        }
+        let bytes = match sink {
+            None => first.unwrap_or_default(),
+            Some(sink) => Bytes::from(sink.finish().map_err(|error| self.broken(&error))?),
+        };
+        Ok((bytes, wire_bytes))
+    }
+
+    fn write(&self, sink: &mut impl Growing, data: &[u8], share: &mut Share, wire: usize) -> Result<(), ApiError> {
+        sink.write_all(data).map_err(|error| self.broken(&error))?;
+        share.cover(self, (sink.held() as u64).max(wire as u64))
+    }
+
+    fn broken(&self, error: &io::Error) -> ApiError {
+        match error.kind() {
+            io::ErrorKind::FileTooLarge => ApiError::too_large(self.largest),
+            _ => ApiError::bad_request(format!("the body does not decompress: {error}")),
+        }
+    }
+}
+
+fn declared_length(parts: &Parts) -> Result<Option<u64>, ApiError> {
+    let Some(value) = parts.headers.get(CONTENT_LENGTH) else { return Ok(None) };
+    let length = value.to_str().ok().and_then(|text| text.parse().ok());
+    length.map(Some).ok_or_else(|| ApiError::bad_request("content-length is not a number"))
+}
+
+/// How a body is compressed.
+#[derive(Clone, Copy)]
+enum Encoding {
+    Identity,
+    Gzip,
+    /// In HTTP, `deflate` means the zlib format.
+    Deflate,
+}
+
+impl Encoding {
+    fn of(parts: &Parts) -> Result<Encoding, ApiError> {
+        let Some(value) = parts.headers.get(CONTENT_ENCODING) else { return Ok(Encoding::Identity) };
+        match value.to_str().unwrap_or("?").trim().to_ascii_lowercase().as_str() {
+            "" | "identity" => Ok(Encoding::Identity),
+            "gzip" | "x-gzip" => Ok(Encoding::Gzip),
+            "deflate" => Ok(Encoding::Deflate),
+            other => Err(ApiError::encoding(other)),
+        }
+    }
+}
+
+/// A growing buffer that refuses to grow past its limit: a small body can decompress to a very large one.
+struct Limited {
+    bytes: Vec<u8>,
+    limit: u64,
+}
+
+impl Limited {
+    fn new(limit: u64, expected: u64) -> Limited {
+        // What a client declares is believed up to a point; more is allocated as it arrives.
+        const BELIEVED: u64 = 4 << 20;
+        Limited { bytes: Vec::with_capacity(expected.min(limit).min(BELIEVED) as usize), limit }
+    }
+}
+
+impl Write for Limited {
+    fn write(&mut self, data: &[u8]) -> io::Result<usize> {
+        if (self.bytes.len() + data.len()) as u64 > self.limit {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        self.bytes.extend_from_slice(data);
+        Ok(data.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+trait Growing: Write {
+    /// Bytes written out so far.
+    fn held(&self) -> usize;
+}
+
+impl Growing for Limited {
+    fn held(&self) -> usize {
+        self.bytes.len()
+    }
+}
+
+enum Sink {
+    Plain(Limited),
+    Gzip(GzDecoder<Limited>),
+    Zlib(ZlibDecoder<Limited>),
+}
+
+impl Write for Sink {
+    fn write(&mut self, data: &[u8]) -> io::Result<usize> {
+        match self {
+            Sink::Plain(sink) => sink.write(data),
+            Sink::Gzip(sink) => sink.write(data),
+            Sink::Zlib(sink) => sink.write(data),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Growing for Sink {
+    fn held(&self) -> usize {
+        match self {
+            Sink::Plain(sink) => sink.held(),
+            Sink::Gzip(sink) => sink.get_ref().held(),
+            Sink::Zlib(sink) => sink.get_ref().held(),
+        }
+    }
+}
+
+impl Sink {
+    fn finish(self) -> io::Result<Vec<u8>> {
+        Ok(match self {
+            Sink::Plain(sink) => sink.bytes,
+            Sink::Gzip(sink) => sink.finish()?.bytes,
+            Sink::Zlib(sink) => sink.finish()?.bytes,
+        })
+    }
+}

@@ -1,0 +1,170 @@
+//! `POST /v2/models/{model}[/versions/{version}]/infer`: a request's journey from its body to its answer.
+
+use super::app::{App, Target};
+use super::body::Received;
+use super::error::ApiError;
+use super::wire::request::{InferRequest, decode};
+use super::wire::response::{Encoded, InferResponse, Output, encode};
+use crate::repository::{LoadFailed, NotServed, Served, Spent};
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::response::{IntoResponse, Response};
+use http::header::CONTENT_TYPE;
+use http::request::Parts;
+use http::{HeaderName, HeaderValue, StatusCode};
+use plimsoll_engine::error::Error as EngineError;
+use plimsoll_engine::tensor::Tensor;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Bytes of JSON at the start of a body that goes on with binary tensors.
+static HEADER_LENGTH: HeaderName = HeaderName::from_static("inference-header-content-length");
+
+/// JSON larger than this is read and written on a thread of its own, so that no other connection waits for it.
+const LARGE_JSON: usize = 64 * 1024;
+
+pub(crate) async fn infer(State(app): State<Arc<App>>, target: Target, request: Request) -> Response {
+    let arrived = Instant::now();
+    let (parts, body) = request.into_parts();
+    let served = match find(&app, &target).await {
+        Ok(served) => served,
+        Err(error) => return error.into_response(),
+    };
+    match answer(&app, &served, &parts, body, arrived).await {
+        Ok((response, spent, batch, received, sent)) => {
+            served.stats.succeeded(batch, spent);
+            served.measured(&spent, received, sent);
+            response
+        }
+        Err(error) => {
+            served.stats.failed(arrived.elapsed());
+            served.outcome(outcome(error.status()));
+            error.into_response()
+        }
+    }
+}
+
+/// The label `outcome` of a request that got this status.
+fn outcome(status: StatusCode) -> &'static str {
+    match status {
+        StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => "shed",
+        StatusCode::GATEWAY_TIMEOUT | StatusCode::REQUEST_TIMEOUT => "expired",
+        status if status.is_client_error() => "invalid",
+        _ => "failed",
+    }
+}
+
+async fn find(app: &App, target: &Target) -> Result<Arc<Served>, ApiError> {
+    let version = target.version.as_deref();
+    match app.registry.get(&target.model, version) {
+        Ok(served) => Ok(served),
+        Err(NotServed::NotReady { .. }) if app.registry.on_demand() => {
+            match app.registry.demand(&target.model, version).await {
+                Ok(served) => Ok(served),
+                // To a request, a model that cannot be loaded is a model that is not ready.
+                Err(LoadFailed::Unknown(not_served)) => Err(not_served.into()),
+                Err(error) => Err(ApiError::not_ready(&format!("model `{}` is not ready: {error}", target.model))),
+            }
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+type Answered = (Response, Spent, u64, usize, usize);
+
+async fn answer(
+    app: &App,
+    served: &Arc<Served>,
+    parts: &Parts,
+    body: Body,
+    arrived: Instant,
+) -> Result<Answered, ApiError> {
+    let header_length = header_length(parts)?;
+    let received = app.budget.receive(parts, body, arrived + served.timeout).await?;
+    let wire_bytes = received.wire_bytes;
+    // The share of the budget is held until the inputs, which may point into the body, are gone.
+    let Received { bytes, share, .. } = received;
+    let request = {
+        let served = Arc::clone(served);
+        let json = header_length.unwrap_or(bytes.len());
+        large(json, move || decode(bytes, header_length, served.signature())).await??
+    };
+    let deadline = deadline(arrived, served.timeout, request.parameters.timeout);
+    let InferRequest { id, inputs, outputs: wanted, .. } = request;
+    let batch = served.batch(&inputs);
+    let preparing = tokio::time::timeout_at(deadline.into(), served.program(&inputs));
+    let program = preparing.await.map_err(|_| ApiError::expired(false))?.map_err(unfit)?;
+    let decoded = Instant::now();
+    let ticket = app.scheduler.submit(served.class(), program, inputs, deadline)?;
+    let done = ticket.wait().await?;
+    drop(share);
+    let ran = Instant::now();
+    let text: usize = wanted.iter().filter(|output| !output.binary).map(|o| size(&done.outputs, o.index)).sum();
+    let (named, outputs) = (Arc::clone(served), done.outputs);
+    let encoded = large(text, move || {
+        let output = |wanted: &super::wire::request::WantedOutput| {
+            let (port, tensor) = (named.signature().outputs.get(wanted.index)?, outputs.get(wanted.index)?);
+            Some(Output { name: &port.name, tensor, binary: wanted.binary })
+        };
+        encode(&InferResponse {
+            model_name: &named.name,
+            model_version: &named.version,
+            id: id.as_deref(),
+            outputs: wanted.iter().filter_map(output).collect(),
+        })
+    });
+    let encoded = encoded.await??;
+    let sent = encoded.body.len();
+    let spent = Spent {
+        total: arrived.elapsed(),
+        queue: done.queued,
+        input: decoded - arrived,
+        compute: done.computed,
+        output: ran.elapsed(),
+    };
+    Ok((respond(encoded), spent, batch, wire_bytes, sent))
+}
+
+/// Runs work over `json` bytes of text here, or where blocking is allowed when they are many.
+async fn large<T: Send + 'static>(json: usize, work: impl FnOnce() -> T + Send + 'static) -> Result<T, ApiError> {
+    if json <= LARGE_JSON {
+        return Ok(work());
+    }
+    tokio::task::spawn_blocking(work).await.map_err(|lost| ApiError::internal(&lost.to_string()))
+}
+
+fn size(outputs: &[Tensor], index: usize) -> usize {
+    outputs.get(index).map_or(0, Tensor::size_bytes)
+}
+
+/// A shape that does not fit under the ceiling is too large for every lane, which is the request's fault; the same
+/// error of a load is not.
+fn unfit(error: EngineError) -> ApiError {
+    match error {
+        EngineError::DoesNotFit(refusal) => ApiError::too_much_workspace(&refusal.to_string()),
+        other => other.into(),
+    }
+}
+
+fn header_length(parts: &Parts) -> Result<Option<usize>, ApiError> {
+    let Some(value) = parts.headers.get(&HEADER_LENGTH) else { return Ok(None) };
+    let length = value.to_str().ok().and_then(|text| text.trim().parse().ok());
+    length.map(Some).ok_or_else(|| {
+        ApiError::bad_request(format!("Inference-Header-Content-Length takes a number of bytes, got {value:?}"))
+    })
+}
+
+/// A request may ask for less time than its model has, never for more.
+fn deadline(arrived: Instant, model: Duration, own: Option<Duration>) -> Instant {
+    arrived + own.map_or(model, |own| own.min(model))
+}
+
+fn respond(encoded: Encoded) -> Response {
+    let content_type = HeaderValue::from_static(encoded.content_type());
+    let mut response = Response::new(Body::from(encoded.body));
+    response.headers_mut().insert(CONTENT_TYPE, content_type);
+    if let Some(length) = encoded.header_length {
+        response.headers_mut().insert(HEADER_LENGTH.clone(), HeaderValue::from(length));
+    }
+    response
+}

@@ -1,0 +1,110 @@
+//! Every metric once: its name, unit, labels and help. Nothing else in the server writes a metric's name.
+
+use ::metrics::{Counter, Gauge, Histogram, Key, Label, Level, Metadata, Recorder, Unit};
+use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
+use std::sync::Arc;
+
+/// What a metric counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shape {
+    Counter,
+    Gauge,
+    Histogram,
+}
+
+/// A metric's declaration.
+#[derive(Debug)]
+pub(crate) struct Declared {
+    pub(crate) name: &'static str,
+    shape: Shape,
+    unit: Unit,
+    help: &'static str,
+}
+
+macro_rules! declare {
+    ($($ident:ident = $shape:ident $name:literal in $unit:ident: $help:literal;)*) => {
+        $(#[doc = $help] pub(crate) static $ident: Declared =
+            Declared { name: $name, shape: Shape::$shape, unit: Unit::$unit, help: $help };)*
+        /// Every metric there is.
+        pub(crate) static ALL: &[&Declared] = &[$(&$ident),*];
+    };
+}
+
+declare! {
+    REQUESTS = Counter "plimsoll_requests_total" in Count: "Inference requests answered, by model, version and outcome.";
+    QUEUE_SECONDS = Histogram "plimsoll_queue_seconds" in Seconds: "Time from admission to the start of the run.";
+    COMPUTE_SECONDS = Histogram "plimsoll_compute_seconds" in Seconds: "Time that the run itself took.";
+    TOTAL_SECONDS = Histogram "plimsoll_request_seconds" in Seconds: "Time from the request's head to its answer.";
+    BYTES_IN = Counter "plimsoll_received_bytes_total" in Bytes: "Bytes of inference request bodies received.";
+    BYTES_OUT = Counter "plimsoll_sent_bytes_total" in Bytes: "Bytes of inference answers made, before compression.";
+    BODIES_BYTES = Gauge "plimsoll_bodies_bytes" in Bytes: "Bytes of request bodies in memory now.";
+    QUEUED = Gauge "plimsoll_queued_requests" in Count: "Requests admitted and not yet running.";
+    HTTP_ANSWERS = Counter "plimsoll_http_answers_total" in Count: "Answers of every endpoint, by status.";
+    MODELS_LOADED = Gauge "plimsoll_models_loaded" in Count: "Model versions that are ready.";
+    LOADS = Counter "plimsoll_model_loads_total" in Count: "Loads of a model version, by outcome.";
+    CEILING_BYTES = Gauge "plimsoll_ceiling_bytes" in Bytes: "Bytes that the whole process may hold.";
+    HELD_BYTES = Gauge "plimsoll_held_bytes" in Bytes: "Bytes that the ledger holds for models now.";
+    HELD_PEAK_BYTES = Gauge "plimsoll_held_peak_bytes" in Bytes: "The most bytes that the ledger has held for models.";
+    FREE_BYTES = Gauge "plimsoll_free_bytes" in Bytes: "Bytes that the ledger can still give to models.";
+    RESIDENT_BYTES = Gauge "plimsoll_resident_bytes" in Bytes: "Resident memory of this process; absent where the system does not tell.";
+    UPTIME_SECONDS = Gauge "plimsoll_uptime_seconds" in Seconds: "Time since the process started.";
+    BUILD_INFO = Gauge "plimsoll_build_info" in Count: "Always 1; the labels tell version and device.";
+}
+
+/// Upper bounds of the histograms' buckets, in seconds: from 50 µs, a tiny model, to 30 s, the default deadline.
+const BUCKETS: &[f64] = &[
+    50e-6, 100e-6, 200e-6, 500e-6, 1e-3, 2e-3, 5e-3, 10e-3, 20e-3, 50e-3, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0,
+];
+
+/// Where metrics are kept and read. Owned by the server and handed to those who write, never global.
+#[derive(Clone)]
+pub(crate) struct Metrics {
+    recorder: Arc<PrometheusRecorder>,
+    handle: PrometheusHandle,
+}
+
+impl Metrics {
+    /// An empty set, every metric described.
+    pub(crate) fn new() -> anyhow::Result<Metrics> {
+        let recorder = PrometheusBuilder::new().set_buckets(BUCKETS)?.build_recorder();
+        for metric in ALL {
+            let (name, unit, help) = (metric.name.into(), Some(metric.unit), metric.help.into());
+            match metric.shape {
+                Shape::Counter => recorder.describe_counter(name, unit, help),
+                Shape::Gauge => recorder.describe_gauge(name, unit, help),
+                Shape::Histogram => recorder.describe_histogram(name, unit, help),
+            }
+        }
+        let handle = recorder.handle();
+        Ok(Metrics { recorder: Arc::new(recorder), handle })
+    }
+
+    /// The Prometheus text form of everything.
+    pub(crate) fn render(&self) -> String {
+        self.handle.render()
+    }
+
+    /// Folds what histograms have gathered; to be called now and then, so that they do not grow between scrapes.
+    pub(crate) fn upkeep(&self) {
+        self.handle.run_upkeep();
+    }
+
+    pub(crate) fn counter(&self, metric: &Declared, labels: &[(&'static str, String)]) -> Counter {
+        self.recorder.register_counter(&key(metric, labels), &METADATA)
+    }
+
+    pub(crate) fn gauge(&self, metric: &Declared, labels: &[(&'static str, String)]) -> Gauge {
+        self.recorder.register_gauge(&key(metric, labels), &METADATA)
+    }
+
+    pub(crate) fn histogram(&self, metric: &Declared, labels: &[(&'static str, String)]) -> Histogram {
+        self.recorder.register_histogram(&key(metric, labels), &METADATA)
+    }
+}
+
+static METADATA: Metadata<'static> = Metadata::new("plimsoll", Level::INFO, None);
+
+fn key(metric: &Declared, labels: &[(&'static str, String)]) -> Key {
+    let labels: Vec<Label> = labels.iter().map(|(name, value)| Label::new(*name, value.clone())).collect();
+    Key::from_parts(metric.name, labels)
+}

@@ -1,0 +1,223 @@
+//! A model version that is ready: the engine's model, and what the server knows about serving it.
+
+use super::stats::Stats;
+use super::{Constant, FoundVersion, ModelSettings, Values};
+use crate::metrics::{self, Metrics};
+use crate::schedule::{Class, Priority};
+use ::metrics::{Counter, Histogram};
+use plimsoll_engine::error::Error;
+use plimsoll_engine::import::{self, Dim, Narrowing, Signature};
+use plimsoll_engine::model::{Limits, Model};
+use plimsoll_engine::program::Program;
+use plimsoll_engine::slab::Ledger;
+use plimsoll_engine::tensor::{Shape, Tensor};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// What a model gets that its own settings do not name.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Defaults {
+    /// Requests of a model that may wait.
+    pub(crate) queue_limit: usize,
+    /// Longest time from a request's head to its answer.
+    pub(crate) timeout: Duration,
+    /// The engine's limits on every model.
+    pub(crate) limits: Limits,
+}
+
+/// A model version that is ready to serve.
+pub(crate) struct Served {
+    /// The model's name.
+    pub(crate) name: String,
+    /// The version, as the protocol writes it.
+    pub(crate) version: String,
+    /// Longest time from a request's head to its answer.
+    pub(crate) timeout: Duration,
+    /// What it has done.
+    pub(crate) stats: Stats,
+    /// Class names of outputs.
+    pub(crate) labels: BTreeMap<String, Vec<String>>,
+    model: Arc<Model>,
+    /// Unlike any other's, also of an earlier load of the same version.
+    id: u64,
+    queue_limit: usize,
+    priority: Priority,
+    meters: Meters,
+    /// Taken while a program is prepared, so that those who need the same one wait without holding a thread.
+    preparing: tokio::sync::Mutex<()>,
+}
+
+/// The model version's own series of the metrics, looked up once.
+struct Meters {
+    queue: Histogram,
+    compute: Histogram,
+    total: Histogram,
+    received: Counter,
+    sent: Counter,
+    outcomes: Vec<(&'static str, Counter)>,
+}
+
+/// Outcomes of an inference request, as the label `outcome` names them.
+const OUTCOMES: [&str; 5] = ["success", "invalid", "shed", "expired", "failed"];
+
+impl Served {
+    /// Loads a version: import, prepared shapes, everything but the entry in the catalogue. Takes seconds; to be
+    /// called where blocking is allowed.
+    ///
+    /// # Errors
+    /// The model cannot be imported, prepared for the shapes that its settings name, or does not fit.
+    pub(crate) fn load(
+        name: &str,
+        found: &FoundVersion,
+        settings: &ModelSettings,
+        defaults: &Defaults,
+        ledger: &Arc<Ledger>,
+        metrics: &Metrics,
+    ) -> Result<Served, Error> {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let owner = format!("{name}:{}", found.version);
+        let model = Model::load(&found.file, &owner, &narrowing(settings), defaults.limits, ledger)?;
+        for shapes in first_shapes(model.signature(), settings)? {
+            model.program(&shapes)?;
+        }
+        Ok(Served {
+            name: name.into(),
+            version: found.version.to_string(),
+            timeout: settings.timeout.unwrap_or(defaults.timeout),
+            stats: Stats::default(),
+            labels: settings.labels.clone(),
+            model: Arc::new(model),
+            id: NEXT.fetch_add(1, Ordering::Relaxed),
+            queue_limit: settings.queue_limit.unwrap_or(defaults.queue_limit),
+            priority: Priority::new(settings.priority),
+            meters: Meters::new(metrics, name, found.version),
+            preparing: tokio::sync::Mutex::default(),
+        })
+    }
+
+    /// What the model takes and gives.
+    pub(crate) fn signature(&self) -> &Signature {
+        self.model.signature()
+    }
+
+    /// What the queue needs to know.
+    pub(crate) fn class(&self) -> Class {
+        Class {
+            model: self.id,
+            queue_limit: self.queue_limit,
+            priority: self.priority,
+            service: self.stats.service(),
+        }
+    }
+
+    /// The program for these inputs; one that is not ready is prepared off the async threads.
+    ///
+    /// # Errors
+    /// As [`Model::program`].
+    pub(crate) async fn program(&self, inputs: &[Tensor]) -> Result<Arc<Program>, Error> {
+        let shapes: Vec<Shape> = inputs.iter().map(|tensor| tensor.shape().into()).collect();
+        if let Some(program) = self.model.ready_program(&shapes) {
+            return Ok(program);
+        }
+        let _turn = self.preparing.lock().await;
+        let model = Arc::clone(&self.model);
+        let prepared = tokio::task::spawn_blocking(move || model.program(&shapes)).await;
+        prepared.unwrap_or_else(|lost| Err(Error::Panicked { reason: lost.to_string() }))
+    }
+
+    /// Rows that a request of these inputs infers: its first axis where that is open, else one.
+    pub(crate) fn batch(&self, inputs: &[Tensor]) -> u64 {
+        let open = |dims: &Vec<Dim>| dims.first().is_some_and(|dim| !matches!(dim, Dim::Fixed(_)));
+        let first = self.signature().inputs.first().and_then(|port| port.dims.as_ref());
+        match (first.is_some_and(open), inputs.first().and_then(|tensor| tensor.shape().first())) {
+            (true, Some(&rows)) => rows as u64,
+            _ => 1,
+        }
+    }
+
+    /// Enters a finished request in the metrics.
+    pub(crate) fn measured(&self, spent: &super::stats::Spent, received: usize, sent: usize) {
+        self.meters.queue.record(spent.queue);
+        self.meters.compute.record(spent.compute);
+        self.meters.total.record(spent.total);
+        self.meters.received.increment(received as u64);
+        self.meters.sent.increment(sent as u64);
+        self.outcome("success");
+    }
+
+    /// Counts one of [`OUTCOMES`].
+    pub(crate) fn outcome(&self, outcome: &str) {
+        if let Some((_, counter)) = self.meters.outcomes.iter().find(|(name, _)| *name == outcome) {
+            counter.increment(1);
+        }
+    }
+}
+
+impl Meters {
+    fn new(metrics: &Metrics, name: &str, version: u64) -> Meters {
+        let labels = [("model", name.to_string()), ("version", version.to_string())];
+        let outcomes = OUTCOMES.map(|outcome| {
+            let labels = [labels[0].clone(), labels[1].clone(), ("outcome", outcome.to_string())];
+            (outcome, metrics.counter(&metrics::REQUESTS, &labels))
+        });
+        Meters {
+            queue: metrics.histogram(&metrics::QUEUE_SECONDS, &labels),
+            compute: metrics.histogram(&metrics::COMPUTE_SECONDS, &labels),
+            total: metrics.histogram(&metrics::TOTAL_SECONDS, &labels),
+            received: metrics.counter(&metrics::BYTES_IN, &labels),
+            sent: metrics.counter(&metrics::BYTES_OUT, &labels),
+            outcomes: outcomes.into(),
+        }
+    }
+}
+
+/// What the settings narrow of a model, in the engine's terms.
+pub(crate) fn narrowing(settings: &ModelSettings) -> Narrowing {
+    let constants = settings.constants.iter().map(|(name, value)| (name.clone(), constant(value))).collect();
+    Narrowing { dims: settings.dims.clone(), constants }
+}
+
+fn constant(written: &Constant) -> import::Constant {
+    match &written.values {
+        Values::Bools(values) => import::Constant::Integers(values.iter().map(|&b| i64::from(b)).collect()),
+        Values::Ints(values) => import::Constant::Integers(values.clone()),
+        Values::Floats(values) => import::Constant::Floats(values.clone()),
+        Values::Strings(values) => import::Constant::Text(values.clone()),
+    }
+}
+
+/// The shapes to prepare before the model is ready: those of the settings, else the only ones that it takes, else
+/// a batch of one where just the first axis is open.
+fn first_shapes(signature: &Signature, settings: &ModelSettings) -> Result<Vec<Vec<Shape>>, Error> {
+    if settings.prepare.is_empty() {
+        let shapes = signature.inputs.iter().map(|port| {
+            let dims = port.dims.as_ref()?.iter().enumerate().map(|(axis, dim)| match dim {
+                Dim::Fixed(size) => Some(*size),
+                _ if axis == 0 => Some(1),
+                _ => None,
+            });
+            dims.collect::<Option<Shape>>()
+        });
+        return Ok(shapes.collect::<Option<Vec<Shape>>>().into_iter().collect());
+    }
+    settings.prepare.iter().enumerate().map(|(at, set)| named_shapes(signature, at, set)).collect()
+}
+
+fn named_shapes(signature: &Signature, at: usize, set: &BTreeMap<String, Vec<usize>>) -> Result<Vec<Shape>, Error> {
+    let refused = |reason: String| Error::Setting { setting: format!("prepare[{at}]"), reason };
+    let names: Vec<&str> = signature.inputs.iter().map(|port| port.name.as_str()).collect();
+    if let Some(unknown) = set.keys().find(|name| !names.contains(&name.as_str())) {
+        return Err(refused(format!("the model has no input `{unknown}`; it takes {}", names.join(", "))));
+    }
+    let shapes = signature.inputs.iter().map(|port| match (set.get(&port.name), port.fixed_shape()) {
+        (Some(shape), _) => {
+            port.check(port.dtype, shape)?;
+            Ok(Shape::from_slice(shape))
+        }
+        (None, Some(fixed)) => Ok(fixed),
+        (None, None) => Err(refused(format!("the shape of input `{}` {} is open; name it", port.name, port.shape_text()))),
+    });
+    shapes.collect()
+}

@@ -1,0 +1,125 @@
+//! What a model version has done since it was loaded, as Triton's statistics extension counts it.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+/// A count and the time that it took together.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    count: AtomicU64,
+    ns: AtomicU64,
+}
+
+impl Tally {
+    fn add(&self, took: Duration) {
+        self.count.fetch_add(1, Relaxed);
+        self.ns.fetch_add(nanos(took), Relaxed);
+    }
+
+    /// The count, and the nanoseconds.
+    pub(crate) fn read(&self) -> (u64, u64) {
+        (self.count.load(Relaxed), self.ns.load(Relaxed))
+    }
+}
+
+/// The parts of one successful request's time.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Spent {
+    /// From the request's head to its answer.
+    pub(crate) total: Duration,
+    /// In the queue.
+    pub(crate) queue: Duration,
+    /// Reading and decoding the body.
+    pub(crate) input: Duration,
+    /// The run.
+    pub(crate) compute: Duration,
+    /// Encoding the answer.
+    pub(crate) output: Duration,
+}
+
+/// Counters of one model version.
+#[derive(Debug, Default)]
+pub(crate) struct Stats {
+    pub(crate) success: Tally,
+    pub(crate) fail: Tally,
+    pub(crate) queue: Tally,
+    pub(crate) input: Tally,
+    pub(crate) compute: Tally,
+    pub(crate) output: Tally,
+    /// Rows inferred: a batch of 8 counts 8.
+    pub(crate) inferences: AtomicU64,
+    /// Milliseconds since 1970 of the last request.
+    pub(crate) last_inference_ms: AtomicU64,
+    /// Runs by batch size: input, compute and output together with their count.
+    batches: Mutex<BTreeMap<u64, BatchSpent>>,
+    /// Smoothed time of a run, nanoseconds; 0 before the first.
+    service_ns: AtomicU64,
+}
+
+/// Runs of one batch size, nanoseconds.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct BatchSpent {
+    pub(crate) count: u64,
+    pub(crate) input_ns: u64,
+    pub(crate) compute_ns: u64,
+    pub(crate) output_ns: u64,
+}
+
+impl Stats {
+    /// Counts a request that got its result.
+    pub(crate) fn succeeded(&self, batch: u64, spent: Spent) {
+        self.success.add(spent.total);
+        self.queue.add(spent.queue);
+        self.input.add(spent.input);
+        self.compute.add(spent.compute);
+        self.output.add(spent.output);
+        self.inferences.fetch_add(batch, Relaxed);
+        self.touch();
+        let mut batches = self.batches.lock().unwrap_or_else(PoisonError::into_inner);
+        // A client can send any batch size; past this many kinds they are counted together in the totals only.
+        const KINDS: usize = 256;
+        if batches.len() < KINDS || batches.contains_key(&batch) {
+            let entry = batches.entry(batch).or_default();
+            entry.count += 1;
+            entry.input_ns += nanos(spent.input);
+            entry.compute_ns += nanos(spent.compute);
+            entry.output_ns += nanos(spent.output);
+        }
+        drop(batches);
+        self.smooth(nanos(spent.compute));
+    }
+
+    /// Counts a request that reached the model and got an error.
+    pub(crate) fn failed(&self, took: Duration) {
+        self.fail.add(took);
+        self.touch();
+    }
+
+    /// How long a run took lately; zero before the first.
+    pub(crate) fn service(&self) -> Duration {
+        Duration::from_nanos(self.service_ns.load(Relaxed))
+    }
+
+    /// Runs by batch size.
+    pub(crate) fn batches(&self) -> BTreeMap<u64, BatchSpent> {
+        self.batches.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn touch(&self) {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        self.last_inference_ms.store(u64::try_from(now.as_millis()).unwrap_or(u64::MAX), Relaxed);
+    }
+
+    /// An exponential average over about the last eight runs; a lost update between two threads does no harm.
+    fn smooth(&self, ns: u64) {
+        let before = self.service_ns.load(Relaxed);
+        let after = if before == 0 { ns } else { before - before / 8 + ns / 8 };
+        self.service_ns.store(after, Relaxed);
+    }
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,4 @@
+mod constant;
+mod found;
+mod scan;
+mod settings;
