@@ -52,7 +52,8 @@ impl Model {
         ledger: &Arc<Ledger>,
     ) -> Result<Model, Error> {
         // The file's length is about what the import takes: what cannot fit is refused before it is read.
-        let length = std::fs::metadata(path).map_err(|source| Error::Read { path: path.into(), source })?.len();
+        let length =
+            std::fs::metadata(path).map_err(|source| Error::Read { path: path.into(), source })?.len();
         let staging = ledger.reserve(owner, Kind::Weights, length)?;
         let import = Import::open(path, narrowing)?;
         drop(staging);

@@ -53,7 +53,8 @@ declare! {
 
 /// Upper bounds of the histograms' buckets, in seconds: from 50 µs, a tiny model, to 30 s, the default deadline.
 const BUCKETS: &[f64] = &[
-    50e-6, 100e-6, 200e-6, 500e-6, 1e-3, 2e-3, 5e-3, 10e-3, 20e-3, 50e-3, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0,
+    50e-6, 100e-6, 200e-6, 500e-6, 1e-3, 2e-3, 5e-3, 10e-3, 20e-3, 50e-3, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0,
+    30.0,
 ];
 
 /// Where metrics are kept and read. Owned by the server and handed to those who write, never global.

@@ -87,7 +87,8 @@ fn inline(graph: &mut GraphProto, at: usize, branch: GraphProto) {
     let node = graph.node.remove(at);
     let prefix = label(&node).to_string();
     let mut renamed: HashMap<String, String> = HashMap::new();
-    let made = branch.node.iter().flat_map(|inner| &inner.output).chain(branch.initializer.iter().map(|t| &t.name));
+    let made =
+        branch.node.iter().flat_map(|inner| &inner.output).chain(branch.initializer.iter().map(|t| &t.name));
     for name in made.filter(|name| !name.is_empty()) {
         renamed.insert(name.clone(), format!("{prefix}/{name}"));
     }

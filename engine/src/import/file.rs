@@ -80,7 +80,9 @@ fn port(kind: &'static str, value: &ValueInfoProto) -> Result<Port, Error> {
                 Some(tensor_shape_proto::dimension::Value::DimValue(size)) => {
                     usize::try_from(*size).map_or(Dim::Any, Dim::Fixed)
                 }
-                Some(tensor_shape_proto::dimension::Value::DimParam(name)) if !name.is_empty() && name != "?" => {
+                Some(tensor_shape_proto::dimension::Value::DimParam(name))
+                    if !name.is_empty() && name != "?" =>
+                {
                     Dim::Named(name.clone())
                 }
                 _ => Dim::Any,
@@ -100,7 +102,10 @@ fn check_values(graph: &GraphProto) -> Result<(), Error> {
         .chain(graph.node.iter().flat_map(|node| node.output.iter().map(String::as_str)))
         .collect();
     let reads = graph.node.iter().flat_map(|node| {
-        node.input.iter().filter(|name| !name.is_empty()).map(move |name| (name, format!("node `{}`", label(node))))
+        node.input
+            .iter()
+            .filter(|name| !name.is_empty())
+            .map(move |name| (name, format!("node `{}`", label(node))))
     });
     let gives = graph.output.iter().map(|value| (&value.name, "the graph's outputs".to_string()));
     match reads.chain(gives).find(|(name, _)| !made.contains(name.as_str())) {

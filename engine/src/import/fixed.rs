@@ -38,7 +38,8 @@ impl Constant {
 pub(super) fn fix_dims(file: &mut OnnxFile, dims: &BTreeMap<String, usize>) -> Result<(), Error> {
     for (name, &size) in dims {
         let signature = &mut file.signature;
-        let axes = signature.inputs.iter_mut().chain(&mut signature.outputs).flat_map(|port| port.dims.iter_mut());
+        let axes =
+            signature.inputs.iter_mut().chain(&mut signature.outputs).flat_map(|port| port.dims.iter_mut());
         let mut found = 0;
         for dim in axes.flatten().filter(|dim| **dim == Dim::Named(name.clone())) {
             *dim = Dim::Fixed(size);
@@ -76,7 +77,10 @@ pub(super) fn fix_inputs(file: &mut OnnxFile, constants: &BTreeMap<String, Const
         let refused = |reason: String| Error::Setting { setting: format!("constants.`{name}`"), reason };
         let Some(at) = file.signature.inputs.iter().position(|port| &port.name == name) else {
             let names: Vec<&str> = file.signature.inputs.iter().map(|port| port.name.as_str()).collect();
-            return Err(refused(format!("the model has no input of that name; it takes {}", names.join(", "))));
+            return Err(refused(format!(
+                "the model has no input of that name; it takes {}",
+                names.join(", ")
+            )));
         };
         let tensor = typed(&file.signature.inputs[at], value).map_err(refused)?;
         // tract checks and aligns it; what it cannot hold is refused here and not at the first request.
@@ -96,7 +100,9 @@ fn typed(port: &Port, value: &Constant) -> Result<Tensor, String> {
         // An open axis takes as many values as are written; several open axes cannot be told apart.
         (Some(dims), None) if dims.len() == 1 => [value.len()].into_iter().collect(),
         (None, None) if value.len() == 1 => Default::default(),
-        _ => return Err(format!("its shape {} is open; give the open axes a size in dims", port.shape_text())),
+        _ => {
+            return Err(format!("its shape {} is open; give the open axes a size in dims", port.shape_text()));
+        }
     };
     let elements = volume(&shape).ok_or("its shape overflows")?;
     if value.len() != elements && value.len() != 1 {
@@ -112,7 +118,9 @@ fn typed(port: &Port, value: &Constant) -> Result<Tensor, String> {
         (Constant::Integers(values), dtype) => {
             plain(dtype, shape, fill, values, |&v, dtype| integer_bytes(v, dtype))
         }
-        (Constant::Floats(values), dtype) => plain(dtype, shape, fill, values, |&v, dtype| float_bytes(v, dtype)),
+        (Constant::Floats(values), dtype) => {
+            plain(dtype, shape, fill, values, |&v, dtype| float_bytes(v, dtype))
+        }
     }
 }
 

@@ -8,8 +8,9 @@
 //! | `prepare` | shapes | tract's typed graph |
 //! | `reference` | typed graph | tract's optimized plan, run whole |
 //!
-//! Whatever panics inside tract is caught by `guard` and becomes an error that names the node.
+//! Whatever panics inside tract is caught by `guard` and becomes an error; `blame` finds the node at fault.
 
+mod blame;
 mod conditions;
 mod convert;
 mod file;
@@ -77,7 +78,7 @@ impl Import {
         fixed::fix_inputs(&mut file, &narrowing.constants)?;
         let signature = file.signature.clone();
         let folder = file.folder.clone();
-        let source = prepare::source(file)?;
+        let source = Source::new(file)?;
         let weights_bytes = source.weights_bytes();
         Ok(Import { signature, source, folder, weights_bytes })
     }
@@ -104,15 +105,11 @@ impl Import {
         for (port, shape) in inputs.iter().zip(shapes) {
             port.check(port.dtype, shape)?;
         }
-        let typed = self.source.typed(self.folder.as_deref(), inputs, shapes)?;
-        let failed = |reason: String| Error::Prepare {
-            shapes: shapes_text(inputs.iter().map(|port| port.name.as_str()), shapes),
-            reason,
-        };
-        match caught(|| Reference::new(typed, &self.signature.outputs)) {
-            Ok(Ok(reference)) => Ok(reference),
-            Ok(Err(error)) => Err(failed(tract::one_line(&error))),
-            Err(panic) => Err(failed(format!("the optimizer gave up: {}", panic.0))),
-        }
+        let typed = self.source.typed(self.folder.as_deref(), inputs, shapes);
+        let reference = typed.and_then(|typed| {
+            blame::on_graph(&typed, |model| Reference::new(model, &self.signature.outputs))
+        });
+        reference
+            .map_err(|failure| failure.at(&shapes_text(inputs.iter().map(|port| port.name.as_str()), shapes)))
     }
 }

@@ -3,7 +3,9 @@
 use super::convert::{from_tract, to_tract};
 use super::guard::{Panicked, caught};
 use super::signature::Port;
-use super::tract::{Const, IntoArcTensor, SimplePlan, SimpleState, TVec, TValue, TractResult, TypedModel, one_line};
+use super::tract::{
+    Const, IntoArcTensor, SimplePlan, SimpleState, TValue, TVec, TractResult, TypedModel, one_line,
+};
 use crate::error::Error;
 use crate::tensor::{DType, Tensor};
 use std::collections::HashMap;

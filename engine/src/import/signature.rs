@@ -74,11 +74,7 @@ impl Port {
         if fits {
             return Ok(());
         }
-        Err(Mismatch::Shape {
-            input: self.name.clone(),
-            expected: self.shape_text(),
-            got: shape.to_vec(),
-        })
+        Err(Mismatch::Shape { input: self.name.clone(), expected: self.shape_text(), got: shape.to_vec() })
     }
 
     /// The declared shape as a person would write it: `[batch, 3, ?, ?]`.
@@ -105,7 +101,10 @@ impl Signature {
     /// # Errors
     /// The first tensor that is not what its input takes.
     pub fn check(&self, inputs: &[Tensor]) -> Result<(), Mismatch> {
-        self.inputs.iter().zip(inputs).try_for_each(|(port, tensor)| port.check(tensor.dtype(), tensor.shape()))
+        self.inputs
+            .iter()
+            .zip(inputs)
+            .try_for_each(|(port, tensor)| port.check(tensor.dtype(), tensor.shape()))
     }
 }
 

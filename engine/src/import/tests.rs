@@ -2,8 +2,8 @@
 
 use super::tract::pb::tensor_shape_proto::{Dimension, dimension};
 use super::tract::pb::{
-    AttributeProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, TensorProto, TensorShapeProto, TypeProto,
-    ValueInfoProto, type_proto,
+    AttributeProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, TensorProto, TensorShapeProto,
+    TypeProto, ValueInfoProto, type_proto,
 };
 use super::*;
 use crate::tensor::{DType, Tensor};
@@ -37,21 +37,39 @@ pub(super) fn node(op: &str, inputs: &[&str], outputs: &[&str]) -> NodeProto {
 
 pub(super) fn with_graph(mut node: NodeProto, name: &str, graph: GraphProto) -> NodeProto {
     let kind = 5; // AttributeProto.GRAPH
-    node.attribute.push(AttributeProto { name: name.into(), g: Some(graph), r#type: kind, ..Default::default() });
+    node.attribute.push(AttributeProto {
+        name: name.into(),
+        g: Some(graph),
+        r#type: kind,
+        ..Default::default()
+    });
     node
 }
 
 pub(super) fn floats(name: &str, dims: &[i64], values: &[f32]) -> TensorProto {
-    TensorProto { name: name.into(), data_type: 1, dims: dims.into(), float_data: values.into(), ..Default::default() }
+    TensorProto {
+        name: name.into(),
+        data_type: 1,
+        dims: dims.into(),
+        float_data: values.into(),
+        ..Default::default()
+    }
 }
 
 pub(super) fn longs(name: &str, dims: &[i64], values: &[i64]) -> TensorProto {
-    TensorProto { name: name.into(), data_type: 7, dims: dims.into(), int64_data: values.into(), ..Default::default() }
+    TensorProto {
+        name: name.into(),
+        data_type: 7,
+        dims: dims.into(),
+        int64_data: values.into(),
+        ..Default::default()
+    }
 }
 
 pub(super) fn model(graph: GraphProto) -> Vec<u8> {
     let opset = OperatorSetIdProto { domain: String::new(), version: 17 };
-    ModelProto { ir_version: 8, opset_import: vec![opset], graph: Some(graph), ..Default::default() }.encode_to_vec()
+    ModelProto { ir_version: 8, opset_import: vec![opset], graph: Some(graph), ..Default::default() }
+        .encode_to_vec()
 }
 
 fn import(graph: GraphProto) -> Result<Import, Error> {
@@ -72,7 +90,7 @@ pub(super) fn f32s(shape: &[usize], values: &[f32]) -> Tensor {
 }
 
 pub(super) fn as_f32(tensor: &Tensor) -> Vec<f32> {
-    bytemuck::pod_collect_to_vec(tensor.as_bytes().unwrap())
+    tensor.as_bytes().unwrap().chunks_exact(4).map(bytemuck::pod_read_unaligned).collect()
 }
 
 /// y = x + w
@@ -204,7 +222,8 @@ fn a_panic_in_the_importer_becomes_an_error_that_names_the_node() {
     unsound.attribute.push(AttributeProto { name: "axis".into(), i: 77, r#type: 2, ..Default::default() });
     graph.node.push(unsound);
     graph.output = vec![value("z", DType::F32, &["a", "b"])];
-    let error = import(graph).and_then(|import| run(&import, &[f32s(&[1, 2], &[0.0, 1.0])]).map(drop)).unwrap_err();
+    let error =
+        import(graph).and_then(|import| run(&import, &[f32s(&[1, 2], &[0.0, 1.0])]).map(drop)).unwrap_err();
     assert!(error.to_string().contains("Flatten_z"), "{error}");
 }
 

@@ -3,10 +3,12 @@
 pub(super) use tract_onnx::Onnx;
 pub(super) use tract_onnx::pb;
 pub(super) use tract_onnx::prelude::{
-    DatumType, InferenceFact, InferenceModel, InferenceModelExt, IntoArcTensor, IntoTensor, TDim, TValue, TVec,
-    Tensor, TractResult, TypedModel,
+    DatumType, InferenceFact, InferenceModel, InferenceModelExt, IntoArcTensor, IntoTensor, TDim, TValue,
+    TVec, Tensor, TractResult, TypedModel,
 };
 pub(super) use tract_onnx::tract_hir::internal::bail;
+pub(super) use tract_onnx::tract_hir::tract_core::model::{Fact, Graph, OutletId};
+pub(super) use tract_onnx::tract_hir::tract_core::ops::Op;
 pub(super) use tract_onnx::tract_hir::tract_core::ops::konst::Const;
 pub(super) use tract_onnx::tract_hir::tract_core::plan::{SimplePlan, SimpleState};
 pub(super) use tract_onnx::tract_hir::tract_ndarray as ndarray;
@@ -28,3 +30,11 @@ pub(super) fn one_line(error: &anyhow::Error) -> String {
     }
     text
 }
+
+/// What tract asks of the ops of any graph, in one word.
+pub(super) trait AnyOp:
+    std::fmt::Debug + std::fmt::Display + AsRef<dyn Op> + AsMut<dyn Op> + Clone + 'static
+{
+}
+
+impl<O: std::fmt::Debug + std::fmt::Display + AsRef<dyn Op> + AsMut<dyn Op> + Clone + 'static> AnyOp for O {}

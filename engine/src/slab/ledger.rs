@@ -143,7 +143,12 @@ impl Ledger {
     ///
     /// # Errors
     /// Fewer bytes are free; nothing was entered.
-    pub fn reserve(self: &Arc<Ledger>, owner: &str, kind: Kind, bytes: u64) -> Result<Reservation, DoesNotFit> {
+    pub fn reserve(
+        self: &Arc<Ledger>,
+        owner: &str,
+        kind: Kind,
+        bytes: u64,
+    ) -> Result<Reservation, DoesNotFit> {
         let mut entries = self.entries();
         let free = self.fixed.for_models().saturating_sub(entries.sum);
         if bytes > free {

@@ -18,10 +18,7 @@ fn bytes_that_disagree_with_the_shape_are_refused_with_both_counts() {
 #[test]
 fn a_shape_that_overflows_is_an_error_and_not_a_wrap() {
     let shape: Shape = smallvec![usize::MAX, 2];
-    assert!(matches!(
-        Tensor::plain(DType::U8, shape, Bytes::new()),
-        Err(TensorError::Overflow { .. })
-    ));
+    assert!(matches!(Tensor::plain(DType::U8, shape, Bytes::new()), Err(TensorError::Overflow { .. })));
     assert_eq!(volume(&[usize::MAX, 2, 0]), Some(0));
     assert_eq!(volume(&[]), Some(1));
 }

@@ -75,7 +75,8 @@ fn measure(
 }
 
 fn report(arguments: &Bench, threads: usize, program: &Program, lanes: &[Lane]) -> anyhow::Result<()> {
-    let mut times: Vec<f64> = lanes.iter().flat_map(|lane| &lane.times).map(|t| t.as_secs_f64() * 1e3).collect();
+    let mut times: Vec<f64> =
+        lanes.iter().flat_map(|lane| &lane.times).map(|t| t.as_secs_f64() * 1e3).collect();
     times.sort_by(f64::total_cmp);
     let quantile = |share: f64| times[((times.len() - 1) as f64 * share).round() as usize];
     let mean = times.iter().sum::<f64>() / times.len() as f64;
@@ -97,7 +98,12 @@ fn report(arguments: &Bench, threads: usize, program: &Program, lanes: &[Lane]) 
         });
         writeln!(out, "{document}")?;
     } else {
-        writeln!(out, "model      {} {:?}", arguments.model, program.shapes().iter().map(|s| s.to_vec()).collect::<Vec<_>>())?;
+        writeln!(
+            out,
+            "model      {} {:?}",
+            arguments.model,
+            program.shapes().iter().map(|s| s.to_vec()).collect::<Vec<_>>()
+        )?;
         writeln!(out, "device     cpu, fp32, {} lanes, {threads} threads each", lanes.len())?;
         writeln!(
             out,
@@ -127,7 +133,9 @@ fn noise(dtype: DType, shape: &Shape, seed: u64) -> anyhow::Result<Tensor> {
         z ^ (z >> 31)
     };
     let unit = |bits: u64| (bits >> 40) as f32 / (1u64 << 24) as f32;
-    let Some(size) = dtype.size_bytes() else { return Ok(Tensor::text(shape.clone(), vec![String::new(); elements])?) };
+    let Some(size) = dtype.size_bytes() else {
+        return Ok(Tensor::text(shape.clone(), vec![String::new(); elements])?);
+    };
     let mut bytes = Vec::with_capacity(elements * size);
     for _ in 0..elements {
         match dtype {

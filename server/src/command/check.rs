@@ -70,14 +70,23 @@ fn document(index: &[Indexed], account: &Account, missing: &[String]) -> serde_j
     })
 }
 
-fn table(out: &mut impl Write, index: &[Indexed], account: &Account, missing: &[String]) -> std::io::Result<()> {
+fn table(
+    out: &mut impl Write,
+    index: &[Indexed],
+    account: &Account,
+    missing: &[String],
+) -> std::io::Result<()> {
     let fixed = &account.fixed;
     for line in index {
         let name = format!("{}:{}", line.name, line.version);
         writeln!(out, "{name:<32} {:<12} {:>10}  {}", state(line), size(held(account, line)), line.reason)?;
     }
     for name in missing {
-        writeln!(out, "{name:<32} {:<12} {:>10}  models.load names it, the folder does not have it", "missing", "")?;
+        writeln!(
+            out,
+            "{name:<32} {:<12} {:>10}  models.load names it, the folder does not have it",
+            "missing", ""
+        )?;
     }
     let lines = [
         ("ceiling", fixed.ceiling),

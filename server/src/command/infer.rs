@@ -2,10 +2,10 @@
 
 use super::{Usage, model, npy, start};
 use crate::cli::Infer;
-use anyhow::{Context, bail};
-use plimsoll_engine::program::Workspace;
 use crate::http::{InferResponse, Output, encode};
+use anyhow::{Context, bail};
 use bytes::Bytes;
+use plimsoll_engine::program::Workspace;
 use plimsoll_engine::tensor::{Data, Shape, Tensor, volume};
 use std::io::Write;
 
@@ -74,7 +74,9 @@ fn beginning(tensor: &Tensor) -> anyhow::Result<String> {
     let shown = elements.min(SHOWN);
     let shape = Shape::from_slice(&[shown]);
     let part = match (tensor.dtype().size_bytes(), tensor.data()) {
-        (Some(size), Data::Plain(bytes)) => Tensor::plain(tensor.dtype(), shape, bytes.slice(..shown * size))?,
+        (Some(size), Data::Plain(bytes)) => {
+            Tensor::plain(tensor.dtype(), shape, bytes.slice(..shown * size))?
+        }
         (_, Data::Text(strings)) => Tensor::text(shape, strings.iter().take(shown).cloned().collect())?,
         (None, Data::Plain(_)) => return Ok(String::new()),
     };

@@ -27,7 +27,8 @@ pub(super) fn load(model: &ModelRef, config: &Config) -> anyhow::Result<Model> {
 
 fn find(name: &str, config: &Config) -> anyhow::Result<(PathBuf, ModelSettings)> {
     let root = &config.models.path;
-    let found = repository::scan(root).with_context(|| format!("the model folder {} cannot be read", root.display()))?;
+    let found = repository::scan(root)
+        .with_context(|| format!("the model folder {} cannot be read", root.display()))?;
     let names: Vec<&str> = found.iter().map(|model| model.name.as_str()).collect();
     let Some(model) = found.iter().find(|model| model.name == name) else {
         bail!(Usage(format!("no model `{name}` in {}; there are {}", root.display(), names.join(", "))));
@@ -35,7 +36,9 @@ fn find(name: &str, config: &Config) -> anyhow::Result<(PathBuf, ModelSettings)>
     let settings = model.settings.clone().map_err(Usage)?;
     match (model.default_version(), &model.problem) {
         (Some(FoundVersion { file, .. }), _) => Ok((file.clone(), settings)),
-        (None, problem) => bail!("model `{name}` cannot be used: {}", problem.as_deref().unwrap_or("it has no version")),
+        (None, problem) => {
+            bail!("model `{name}` cannot be used: {}", problem.as_deref().unwrap_or("it has no version"))
+        }
     }
 }
 
@@ -43,9 +46,15 @@ fn find(name: &str, config: &Config) -> anyhow::Result<(PathBuf, ModelSettings)>
 ///
 /// # Errors
 /// A given name or shape is none of the model's, or an axis stays open.
-pub(super) fn shapes(signature: &Signature, given: &[(String, Shape)], batch: usize) -> anyhow::Result<Vec<Shape>> {
+pub(super) fn shapes(
+    signature: &Signature,
+    given: &[(String, Shape)],
+    batch: usize,
+) -> anyhow::Result<Vec<Shape>> {
     let names = || signature.inputs.iter().map(|port| port.name.clone()).collect::<Vec<_>>().join(", ");
-    if let Some((name, _)) = given.iter().find(|(name, _)| signature.inputs.iter().all(|port| port.name != *name)) {
+    if let Some((name, _)) =
+        given.iter().find(|(name, _)| signature.inputs.iter().all(|port| port.name != *name))
+    {
         bail!(Usage(format!("the model has no input `{name}`; it takes {}", names())));
     }
     let shape = |port: &Port| {
@@ -60,7 +69,11 @@ pub(super) fn shapes(signature: &Signature, given: &[(String, Shape)], batch: us
         });
         let shape: Option<Shape> = dims.collect();
         shape.filter(|_| port.dims.is_some()).ok_or_else(|| {
-            Usage(format!("input `{}` takes shape {}: give it a size with --shape {0}=AxBxC", port.name, port.shape_text()))
+            Usage(format!(
+                "input `{}` takes shape {}: give it a size with --shape {0}=AxBxC",
+                port.name,
+                port.shape_text()
+            ))
         })
     };
     signature.inputs.iter().map(|port| shape(port).map_err(anyhow::Error::from)).collect()

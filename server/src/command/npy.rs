@@ -22,7 +22,8 @@ pub(super) fn read(file: &Path, dtype: DType) -> anyhow::Result<Tensor> {
     let expected = || format!("{}: expected an array of {dtype}", file.display());
     match dtype {
         DType::Bool => {
-            let bools: Vec<u8> = npy.into_vec::<bool>().with_context(expected)?.into_iter().map(u8::from).collect();
+            let bools: Vec<u8> =
+                npy.into_vec::<bool>().with_context(expected)?.into_iter().map(u8::from).collect();
             Ok(Tensor::from_slice(dtype, &shape, &bools)?)
         }
         DType::U8 => plain::<u8>(npy, dtype, &shape).with_context(expected),
@@ -55,7 +56,8 @@ fn plain<T: Deserialize + bytemuck::NoUninit>(
 pub(super) fn write(file: &Path, tensor: &Tensor) -> anyhow::Result<()> {
     match tensor.dtype() {
         DType::Bool => {
-            let bytes = tensor.as_bytes().map(|bytes| bytes.iter().map(|&byte| byte != 0).collect::<Vec<_>>());
+            let bytes =
+                tensor.as_bytes().map(|bytes| bytes.iter().map(|&byte| byte != 0).collect::<Vec<_>>());
             save::<bool>(file, tensor.shape(), bytes.unwrap_or_default())
         }
         DType::U8 => numbers::<u8>(file, tensor),

@@ -42,9 +42,14 @@ pub(super) fn start(config: Config) -> anyhow::Result<Started> {
         limits: Limits { workspace_bytes, ..Limits::default() },
     };
     let root = config.models.path.clone();
-    let registry =
-        Registry::open(root.clone(), config.models.load.clone(), defaults, Arc::clone(&ledger), metrics.clone())
-            .with_context(|| format!("the model folder {} (models.path) cannot be read", root.display()))?;
+    let registry = Registry::open(
+        root.clone(),
+        config.models.load.clone(),
+        defaults,
+        Arc::clone(&ledger),
+        metrics.clone(),
+    )
+    .with_context(|| format!("the model folder {} (models.path) cannot be read", root.display()))?;
     Ok(Started { config, ledger, registry, metrics, lanes })
 }
 

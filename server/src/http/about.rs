@@ -3,8 +3,8 @@
 use super::app::{App, Target};
 use super::error::ApiError;
 use super::wire::metadata::{
-    BatchStats, ConfigParameter, DurationStat, IndexEntry, IndexRequest, InferenceStats, LoadRequest, ModelConfig,
-    ModelMetadata, ModelState, ModelStats, ServerMetadata, Statistics, UnloadRequest,
+    BatchStats, ConfigParameter, DurationStat, IndexEntry, IndexRequest, InferenceStats, LoadRequest,
+    ModelConfig, ModelMetadata, ModelState, ModelStats, ServerMetadata, Statistics, UnloadRequest,
 };
 use super::wire::openapi::OPENAPI;
 use crate::metrics;

@@ -60,7 +60,8 @@ impl App {
     /// 401 where a token is set and the request does not bring it.
     pub(crate) fn admit(&self, parts: &Parts) -> Result<(), ApiError> {
         let Some(token) = &self.admin_token else { return Ok(()) };
-        let brought = parts.headers.get(AUTHORIZATION).and_then(|value| value.as_bytes().strip_prefix(b"Bearer "));
+        let brought =
+            parts.headers.get(AUTHORIZATION).and_then(|value| value.as_bytes().strip_prefix(b"Bearer "));
         let same = brought.is_some_and(|brought| same(brought, token.as_bytes()));
         if same { Ok(()) } else { Err(ApiError::unauthorized()) }
     }
@@ -84,7 +85,9 @@ impl<S: Send + Sync> FromRequestParts<S> for Target {
         let params = RawPathParams::from_request_parts(parts, state).await;
         // A path that is no UTF-8 names nothing that there is.
         let params = params.map_err(|_| ApiError::no_route(parts.uri.path()))?;
-        let named = |wanted: &str| params.iter().find(|(name, _)| *name == wanted).map(|(_, value)| value.to_string());
+        let named = |wanted: &str| {
+            params.iter().find(|(name, _)| *name == wanted).map(|(_, value)| value.to_string())
+        };
         Ok(Target { model: named("model").unwrap_or_default(), version: named("version") })
     }
 }

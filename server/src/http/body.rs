@@ -74,7 +74,12 @@ impl Budget {
     /// 413 before anything is read where the length is declared, else when the limit is passed; 429 when the budget
     /// is spent; 415 for an unknown encoding; 408 when `deadline` passes; 400 when the body breaks off or does not
     /// decompress.
-    pub(crate) async fn receive(&self, parts: &Parts, body: Body, deadline: Instant) -> Result<Received, ApiError> {
+    pub(crate) async fn receive(
+        &self,
+        parts: &Parts,
+        body: Body,
+        deadline: Instant,
+    ) -> Result<Received, ApiError> {
         let encoding = Encoding::of(parts)?;
         let declared = declared_length(parts)?;
         if declared.is_some_and(|length| length > self.largest) {
@@ -106,12 +111,15 @@ impl Budget {
             Encoding::Deflate => Some(Sink::Zlib(ZlibDecoder::new(Limited::new(self.largest, 0)))),
         };
         while let Some(frame) = body.frame().await {
-            let frame = frame.map_err(|error| ApiError::bad_request(format!("the body broke off: {error}")))?;
+            let frame =
+                frame.map_err(|error| ApiError::bad_request(format!("the body broke off: {error}")))?;
             let Ok(data) = frame.into_data() else { continue };
             wire_bytes += data.len();
             share.cover(self, wire_bytes as u64)?;
             match (&mut sink, first.take()) {
-                (None, None) if wire_bytes == data.len() && wire_bytes as u64 <= self.largest => first = Some(data),
+                (None, None) if wire_bytes == data.len() && wire_bytes as u64 <= self.largest => {
+                    first = Some(data)
+                }
                 (None, before) => {
                     let mut plain = Limited::new(self.largest, declared.unwrap_or(0));
                     self.write(&mut plain, &before.unwrap_or_default(), share, wire_bytes)?;
@@ -128,7 +136,13 @@ impl Budget {
         Ok((bytes, wire_bytes))
     }
 
-    fn write(&self, sink: &mut impl Growing, data: &[u8], share: &mut Share, wire: usize) -> Result<(), ApiError> {
+    fn write(
+        &self,
+        sink: &mut impl Growing,
+        data: &[u8],
+        share: &mut Share,
+        wire: usize,
+    ) -> Result<(), ApiError> {
         sink.write_all(data).map_err(|error| self.broken(&error))?;
         share.cover(self, (sink.held() as u64).max(wire as u64))
     }

@@ -45,7 +45,10 @@ impl ApiError {
 
     /// 405: the address exists, not for this method.
     pub(crate) fn method_not_allowed() -> ApiError {
-        ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "this address does not take that method; see the Allow header")
+        ApiError::new(
+            StatusCode::METHOD_NOT_ALLOWED,
+            "this address does not take that method; see the Allow header",
+        )
     }
 
     /// 413: a body over the limit.
@@ -70,7 +73,9 @@ impl ApiError {
         let budget = bytesize::ByteSize(budget);
         ApiError::new(
             StatusCode::TOO_MANY_REQUESTS,
-            format!("the request bodies in memory have reached their budget of {budget} (server.body_budget)"),
+            format!(
+                "the request bodies in memory have reached their budget of {budget} (server.body_budget)"
+            ),
         )
         .retry_after(Duration::from_secs(1))
     }
@@ -154,7 +159,9 @@ impl From<EngineError> for ApiError {
     fn from(error: EngineError) -> ApiError {
         match &error {
             EngineError::DoesNotFit(_) => ApiError::new(StatusCode::INSUFFICIENT_STORAGE, error.to_string()),
-            EngineError::Workspace { .. } => ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, error.to_string()),
+            EngineError::Workspace { .. } => {
+                ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, error.to_string())
+            }
             EngineError::Panicked { reason } => ApiError::internal(reason),
             // The file, the settings, the shapes or the values: each is something that a client brought.
             _ => ApiError::bad_request(error.to_string()),
@@ -164,13 +171,18 @@ impl From<EngineError> for ApiError {
 
 impl From<Admission> for ApiError {
     fn from(refusal: Admission) -> ApiError {
-        let shed = |sentence: String, after| ApiError::new(StatusCode::TOO_MANY_REQUESTS, sentence).retry_after(after);
+        let shed = |sentence: String, after| {
+            ApiError::new(StatusCode::TOO_MANY_REQUESTS, sentence).retry_after(after)
+        };
         match refusal {
-            Admission::Full { limit, retry_after } => {
-                shed(format!("the model's queue is full ({limit} requests wait, batching.queue_limit)"), retry_after)
-            }
+            Admission::Full { limit, retry_after } => shed(
+                format!("the model's queue is full ({limit} requests wait, batching.queue_limit)"),
+                retry_after,
+            ),
             Admission::TooLate { expected, left } => shed(
-                format!("the answer would take about {expected:.0?} and the request's deadline is in {left:.0?}"),
+                format!(
+                    "the answer would take about {expected:.0?} and the request's deadline is in {left:.0?}"
+                ),
                 expected.saturating_sub(left),
             ),
             Admission::Closed => ApiError::not_ready("the server is stopping"),

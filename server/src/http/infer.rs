@@ -63,7 +63,9 @@ async fn find(app: &App, target: &Target) -> Result<Arc<Served>, ApiError> {
                 Ok(served) => Ok(served),
                 // To a request, a model that cannot be loaded is a model that is not ready.
                 Err(LoadFailed::Unknown(not_served)) => Err(not_served.into()),
-                Err(error) => Err(ApiError::not_ready(&format!("model `{}` is not ready: {error}", target.model))),
+                Err(error) => {
+                    Err(ApiError::not_ready(&format!("model `{}` is not ready: {error}", target.model)))
+                }
             }
         }
         Err(error) => Err(error.into()),
@@ -99,7 +101,8 @@ async fn answer(
     let done = ticket.wait().await?;
     drop(share);
     let ran = Instant::now();
-    let text: usize = wanted.iter().filter(|output| !output.binary).map(|o| size(&done.outputs, o.index)).sum();
+    let text: usize =
+        wanted.iter().filter(|output| !output.binary).map(|o| size(&done.outputs, o.index)).sum();
     let (named, outputs) = (Arc::clone(served), done.outputs);
     let encoded = large(text, move || {
         let output = |wanted: &super::wire::request::WantedOutput| {
@@ -126,7 +129,10 @@ async fn answer(
 }
 
 /// Runs work over `json` bytes of text here, or where blocking is allowed when they are many.
-async fn large<T: Send + 'static>(json: usize, work: impl FnOnce() -> T + Send + 'static) -> Result<T, ApiError> {
+async fn large<T: Send + 'static>(
+    json: usize,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, ApiError> {
     if json <= LARGE_JSON {
         return Ok(work());
     }
@@ -150,7 +156,9 @@ fn header_length(parts: &Parts) -> Result<Option<usize>, ApiError> {
     let Some(value) = parts.headers.get(&HEADER_LENGTH) else { return Ok(None) };
     let length = value.to_str().ok().and_then(|text| text.trim().parse().ok());
     length.map(Some).ok_or_else(|| {
-        ApiError::bad_request(format!("Inference-Header-Content-Length takes a number of bytes, got {value:?}"))
+        ApiError::bad_request(format!(
+            "Inference-Header-Content-Length takes a number of bytes, got {value:?}"
+        ))
     })
 }
 

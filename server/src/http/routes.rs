@@ -67,7 +67,8 @@ mod tests {
 
     #[test]
     fn the_description_names_the_routes_that_there_are() {
-        let served: BTreeSet<_> = table().iter().map(|(method, path, _)| (method.to_string(), path.to_string())).collect();
+        let served: BTreeSet<_> =
+            table().iter().map(|(method, path, _)| (method.to_string(), path.to_string())).collect();
         let described: BTreeSet<_> = operations().unwrap().into_iter().collect();
         assert_eq!(served, described);
     }

@@ -49,24 +49,13 @@ enum State {
 pub(crate) enum NotServed {
     /// No model of that name.
     #[error("unknown model `{name}`; {}", listed("there are", .known, "there are none"))]
-    Unknown {
-        name: String,
-        known: Vec<String>,
-    },
+    Unknown { name: String, known: Vec<String> },
     /// No such version.
     #[error("model `{name}` has no version `{version}`; {}", listed("it has", .known, "it has none"))]
-    UnknownVersion {
-        name: String,
-        version: String,
-        known: Vec<String>,
-    },
+    UnknownVersion { name: String, version: String, known: Vec<String> },
     /// Known, and not loaded now.
     #[error("model `{name}` is not ready: {reason}")]
-    NotReady {
-        name: String,
-        reason: String,
-        retry_after: Duration,
-    },
+    NotReady { name: String, reason: String, retry_after: Duration },
 }
 
 fn listed(before: &str, names: &[String], none: &str) -> String {
@@ -126,7 +115,15 @@ impl Registry {
         let found = scan(&root)?;
         let catalogue = found.into_iter().map(|found| (found.name.clone(), Entry::new(found))).collect();
         let catalogue = RwLock::new(catalogue);
-        Ok(Arc::new(Registry { root, policy, defaults, ledger, metrics, catalogue, loading: Default::default() }))
+        Ok(Arc::new(Registry {
+            root,
+            policy,
+            defaults,
+            ledger,
+            metrics,
+            catalogue,
+            loading: Default::default(),
+        }))
     }
 
     /// Whether models are loaded when they are first asked for.
@@ -156,7 +153,9 @@ impl Registry {
     pub(crate) fn missing(&self) -> Vec<String> {
         let catalogue = self.read();
         match &self.policy {
-            Load::Names(names) => names.iter().filter(|name| !catalogue.contains_key(*name)).cloned().collect(),
+            Load::Names(names) => {
+                names.iter().filter(|name| !catalogue.contains_key(*name)).cloned().collect()
+            }
             _ => vec![],
         }
     }
@@ -220,7 +219,8 @@ impl Registry {
     async fn refresh(self: &Arc<Self>, name: &str) -> Result<(), LoadFailed> {
         let root = self.root.clone();
         let scanned = tokio::task::spawn_blocking(move || scan(&root)).await.map_err(|_| LoadFailed::Lost)?;
-        let scanned = scanned.map_err(|error| LoadFailed::Unusable(format!("{}: {error}", self.root.display())))?;
+        let scanned =
+            scanned.map_err(|error| LoadFailed::Unusable(format!("{}: {error}", self.root.display())))?;
         let known = || self.read().keys().cloned().collect();
         match scanned.into_iter().find(|found| found.name == name) {
             Some(found) => self.found(found),
@@ -423,9 +423,11 @@ impl Entry {
                 let version = version.to_string();
                 match (&slot.state, &slot.served) {
                     // A successor that failed is worth telling, and does not make the version unready.
-                    (State::Failed(reason), Some(_)) => {
-                        line(version, Availability::Ready, &format!("serves as it was; its change could not be loaded: {reason}"))
-                    }
+                    (State::Failed(reason), Some(_)) => line(
+                        version,
+                        Availability::Ready,
+                        &format!("serves as it was; its change could not be loaded: {reason}"),
+                    ),
                     (_, Some(_)) => line(version, Availability::Ready, ""),
                     (State::Loading, None) => line(version, Availability::Loading, ""),
                     (State::Failed(reason), None) => line(version, Availability::Unavailable, reason),
@@ -433,7 +435,8 @@ impl Entry {
                 }
             })
             .collect();
-        let problem = self.found.problem.as_deref().or(self.found.settings.as_ref().err().map(String::as_str));
+        let problem =
+            self.found.problem.as_deref().or(self.found.settings.as_ref().err().map(String::as_str));
         if let (true, Some(problem)) = (lines.is_empty(), problem) {
             lines.push(line(String::new(), Availability::Unavailable, problem));
         }

@@ -205,7 +205,11 @@ fn first_shapes(signature: &Signature, settings: &ModelSettings) -> Result<Vec<V
     settings.prepare.iter().enumerate().map(|(at, set)| named_shapes(signature, at, set)).collect()
 }
 
-fn named_shapes(signature: &Signature, at: usize, set: &BTreeMap<String, Vec<usize>>) -> Result<Vec<Shape>, Error> {
+fn named_shapes(
+    signature: &Signature,
+    at: usize,
+    set: &BTreeMap<String, Vec<usize>>,
+) -> Result<Vec<Shape>, Error> {
     let refused = |reason: String| Error::Setting { setting: format!("prepare[{at}]"), reason };
     let names: Vec<&str> = signature.inputs.iter().map(|port| port.name.as_str()).collect();
     if let Some(unknown) = set.keys().find(|name| !names.contains(&name.as_str())) {
@@ -217,7 +221,9 @@ fn named_shapes(signature: &Signature, at: usize, set: &BTreeMap<String, Vec<usi
             Ok(Shape::from_slice(shape))
         }
         (None, Some(fixed)) => Ok(fixed),
-        (None, None) => Err(refused(format!("the shape of input `{}` {} is open; name it", port.name, port.shape_text()))),
+        (None, None) => {
+            Err(refused(format!("the shape of input `{}` {} is open; name it", port.name, port.shape_text())))
+        }
     });
     shapes.collect()
 }

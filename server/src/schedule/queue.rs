@@ -65,7 +65,13 @@ impl Queue {
     }
 
     /// Puts a job in its place, or gives it back with the reason why not.
-    pub(super) fn push(&mut self, job: Job, now: Instant, lanes: u32, busy: bool) -> Result<Place, Admission> {
+    pub(super) fn push(
+        &mut self,
+        job: Job,
+        now: Instant,
+        lanes: u32,
+        busy: bool,
+    ) -> Result<Place, Admission> {
         let waiting = self.waiting.get(&job.class.model).copied().unwrap_or(0);
         // What waits is shared by all lanes; a busy lane is taken to be half way through its job.
         let running = if busy { job.class.service / 2 } else { Duration::ZERO };

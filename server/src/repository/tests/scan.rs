@@ -2,11 +2,11 @@ use crate::repository::*;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
-use tempfile::TempDir;
+use temp_dir::TempDir;
 
 /// A folder with these files, each of a few bytes; a name that ends in `/` is an empty folder.
 fn folder(files: &[&str]) -> TempDir {
-    let root = tempfile::tempdir().unwrap();
+    let root = TempDir::new().unwrap();
     for file in files {
         let path = root.path().join(file);
         if file.ends_with('/') {

@@ -36,8 +36,9 @@ impl<'a> Iterator for Tokens<'a> {
 
     #[inline]
     fn next(&mut self) -> Option<Token<'a>> {
-        let (start, first) = self.rest.bytes().enumerate().find(|(_, byte)| !is_gap(*byte))?;
-        match first {
+        let bytes = self.rest.as_bytes();
+        let start = bytes.iter().position(|byte| !is_gap(*byte))?;
+        match bytes.get(start)? {
             b'[' => self.take(start, start + 1).map(|_| Token::Open),
             b']' => self.take(start, start + 1).map(|_| Token::Close),
             b'"' => {
@@ -46,7 +47,8 @@ impl<'a> Iterator for Tokens<'a> {
             }
             b'{' => self.take(start, self.rest.len()).map(|_| Token::Object),
             _ => {
-                let length = self.rest.bytes().skip(start).position(|byte| is_gap(byte) || byte == b']');
+                let token = bytes.get(start..)?;
+                let length = token.iter().position(|byte| is_gap(*byte) || *byte == b']');
                 let end = length.map_or(self.rest.len(), |length| start + length);
                 self.take(start, end).map(Token::Scalar)
             }

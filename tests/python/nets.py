@@ -1,0 +1,75 @@
+"""Small ONNX models made for one purpose each: slow, large, told apart by their answer, or broken."""
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+OPSET = [helper.make_opsetid("", 17)]
+
+
+def _model(nodes, inputs, outputs, weights):
+    named = [numpy_helper.from_array(array, name) for name, array in weights.items()]
+    graph = helper.make_graph(nodes, "net", inputs, outputs, named)
+    model = helper.make_model(graph, opset_imports=OPSET, ir_version=8)
+    onnx.checker.check_model(model)
+    return model
+
+
+def _float(name, shape):
+    return helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+
+
+def _write(path, model):
+    """A reader sees the whole file or none."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.part")
+    part.write_bytes(model.SerializeToString())
+    part.replace(path)
+    return path
+
+
+def times(path, factor, shape=("batch", 4)):
+    """y = x * factor: the answer tells which model gave it."""
+    nodes = [helper.make_node("Mul", ["x", "factor"], ["y"], name="times")]
+    weights = {"factor": np.array(factor, np.float32)}
+    return _write(path, _model(nodes, [_float("x", shape)], [_float("y", shape)], weights))
+
+
+def slow(path, steps):
+    """y [1] = x [1]: by way of `steps` products of 512x512 matrices, which take milliseconds each.
+
+    The products go with a matrix that only permutes, so that nothing grows, vanishes or can be left out.
+    """
+    size = 512
+    permutation = np.eye(size, dtype=np.float32)[np.random.default_rng(1).permutation(size)]
+    weights = {"ones": np.ones((size, size), np.float32), "p": permutation}
+    nodes = [helper.make_node("Mul", ["x", "ones"], ["v0"])]
+    nodes += [helper.make_node("MatMul", [f"v{i}", "p"], [f"v{i + 1}"], name=f"step{i}") for i in range(steps)]
+    nodes.append(helper.make_node("ReduceMax", [f"v{steps}"], ["m"], keepdims=0))
+    weights["one"] = np.array([1], np.int64)
+    nodes.append(helper.make_node("Reshape", ["m", "one"], ["y"]))
+    return _write(path, _model(nodes, [_float("x", [1])], [_float("y", [1])], weights))
+
+
+def large(path, mebibytes, seed=1):
+    """y [1, n] = x [1, 1024] @ w: a matrix of so many MiB that does not compress."""
+    columns = mebibytes * 1024 * 1024 // 4 // 1024
+    weights = {"w": np.random.default_rng(seed).standard_normal((1024, columns), np.float32)}
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["y"], name="product")]
+    return _write(path, _model(nodes, [_float("x", [1, 1024])], [_float("y", [1, columns])], weights))
+
+
+def external(path, location, values):
+    """y = x + w where w lies in another file; writes the model only, whatever the location is."""
+    model = _model(
+        [helper.make_node("Add", ["x", "w"], ["y"], name="plus")],
+        [_float("x", [len(values)])],
+        [_float("y", [len(values)])],
+        {"w": np.asarray(values, np.float32)},
+    )
+    weight = model.graph.initializer[0]
+    weight.ClearField("raw_data")
+    weight.data_location = TensorProto.EXTERNAL
+    for key, value in {"location": location, "offset": "0", "length": str(4 * len(values))}.items():
+        weight.external_data.add(key=key, value=value)
+    return _write(path, model)
