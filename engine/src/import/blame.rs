@@ -4,9 +4,9 @@
 use super::file::label;
 use super::guard::{Panicked, caught, first_failing};
 use super::tract::pb::{GraphProto, ModelProto, ValueInfoProto};
-use super::tract::{AnyOp, Fact, Graph, OutletId, TractResult, one_line};
+use super::tract::{AnyOp, Fact, Graph, InletId, OutletId, TractResult, one_line};
 use crate::error::Error;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 /// Why a step failed, before it is told which shapes it was for.
 pub(super) enum Failure {
@@ -37,7 +37,9 @@ pub(super) fn on_graph<F: Fact + Clone + 'static, O: AnyOp, T>(
         Ok(result) => return result.map_err(|error| Failure::Error(one_line(&error))),
         Err(Panicked(text)) => text,
     };
-    let Ok(order) = graph.eval_order() else { return Err(Failure::Panic(text)) };
+    let Ok(mut order) = graph.eval_order() else { return Err(Failure::Panic(text)) };
+    // The inputs first, so that every beginning has them: the step gives them their shapes.
+    order.sort_by_key(|id| graph.inputs.iter().all(|input| input.node != *id));
     let panics = |count: usize| caught(|| step(beginning(graph, &order[..count])).map(drop)).is_err();
     if order.is_empty() || !panics(order.len()) {
         return Err(Failure::Panic(text));
@@ -47,26 +49,32 @@ pub(super) fn on_graph<F: Fact + Clone + 'static, O: AnyOp, T>(
     Err(Failure::Node { node: node.name.clone(), op, reason: text })
 }
 
-/// The graph with every value as an output that `nodes` make and none of them reads.
+/// The graph of `nodes` alone, given in an order of evaluation, with every value as an output that none of them
+/// reads. Built anew: what is merely unreachable in a graph is still looked at by tract's inference of shapes.
 fn beginning<F: Fact + Clone + 'static, O: AnyOp>(graph: &Graph<F, O>, nodes: &[usize]) -> Graph<F, O> {
-    let read: HashSet<OutletId> =
-        nodes.iter().flat_map(|&id| graph.node(id).inputs.iter().copied()).collect();
-    let made = nodes
-        .iter()
-        .flat_map(|&id| (0..graph.node(id).outputs.len()).map(move |slot| OutletId::new(id, slot)));
-    let mut beginning = graph.clone();
-    // The inference of shapes follows edges both ways: those out of the beginning are cut.
-    let kept: HashSet<usize> = nodes.iter().copied().collect();
-    for node in beginning.nodes_mut() {
-        if !kept.contains(&node.id) {
-            node.inputs.clear();
-        }
+    let place: HashMap<usize, usize> = nodes.iter().enumerate().map(|(at, &id)| (id, at)).collect();
+    let moved = |outlet: &OutletId| Some(OutletId::new(*place.get(&outlet.node)?, outlet.slot));
+    let mut part = graph.clone();
+    part.nodes = nodes.iter().map(|&id| graph.node(id).clone()).collect();
+    for (at, node) in part.nodes.iter_mut().enumerate() {
+        node.id = at;
+        node.inputs = node.inputs.iter().filter_map(moved).collect();
         for outlet in &mut node.outputs {
-            outlet.successors.retain(|inlet| kept.contains(&inlet.node));
+            let successors = outlet.successors.iter();
+            let kept =
+                successors.filter_map(|inlet| Some(InletId::new(*place.get(&inlet.node)?, inlet.slot)));
+            outlet.successors = kept.collect();
         }
     }
-    beginning.outputs = made.filter(|outlet| !read.contains(outlet)).collect();
-    beginning
+    part.inputs = graph.inputs.iter().filter_map(moved).collect();
+    part.outlet_labels.clear();
+    let made = part
+        .nodes
+        .iter()
+        .flat_map(|node| node.outputs.iter().enumerate().map(move |(slot, out)| (node.id, slot, out)));
+    let ends = made.filter(|(_, _, outlet)| outlet.successors.is_empty());
+    part.outputs = ends.map(|(id, slot, _)| OutletId::new(id, slot)).collect();
+    part
 }
 
 /// Runs a step on a decoded file.

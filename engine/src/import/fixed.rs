@@ -101,7 +101,10 @@ fn typed(port: &Port, value: &Constant) -> Result<Tensor, String> {
         (Some(dims), None) if dims.len() == 1 => [value.len()].into_iter().collect(),
         (None, None) if value.len() == 1 => Default::default(),
         _ => {
-            return Err(format!("its shape {} is open; give the open axes a size in dims", port.shape_text()));
+            return Err(format!(
+                "its shape {} is open; give the open axes a size in dims",
+                port.shape_text()
+            ));
         }
     };
     let elements = volume(&shape).ok_or("its shape overflows")?;

@@ -7,7 +7,7 @@ pub(super) use tract_onnx::prelude::{
     TVec, Tensor, TractResult, TypedModel,
 };
 pub(super) use tract_onnx::tract_hir::internal::bail;
-pub(super) use tract_onnx::tract_hir::tract_core::model::{Fact, Graph, OutletId};
+pub(super) use tract_onnx::tract_hir::tract_core::model::{Fact, Graph, InletId, OutletId};
 pub(super) use tract_onnx::tract_hir::tract_core::ops::Op;
 pub(super) use tract_onnx::tract_hir::tract_core::ops::konst::Const;
 pub(super) use tract_onnx::tract_hir::tract_core::plan::{SimplePlan, SimpleState};
