@@ -36,18 +36,21 @@ def times(path, factor, shape=("batch", 4)):
 
 
 def slow(path, steps):
-    """y [1] = x [1]: by way of `steps` products of 512x512 matrices, which take milliseconds each.
+    """y [1] = x [1] for x > 0: by way of `steps` products of 512x512 matrices, which take milliseconds each.
 
-    The products go with a matrix that only permutes, so that nothing grows, vanishes or can be left out.
+    They only permute, so nothing grows or vanishes; and both sides depend on x, so nothing is done ahead of time.
     """
     size = 512
     permutation = np.eye(size, dtype=np.float32)[np.random.default_rng(1).permutation(size)]
-    weights = {"ones": np.ones((size, size), np.float32), "p": permutation}
-    nodes = [helper.make_node("Mul", ["x", "ones"], ["v0"])]
-    nodes += [helper.make_node("MatMul", [f"v{i}", "p"], [f"v{i + 1}"], name=f"step{i}") for i in range(steps)]
-    nodes.append(helper.make_node("ReduceMax", [f"v{steps}"], ["m"], keepdims=0))
-    weights["one"] = np.array([1], np.int64)
-    nodes.append(helper.make_node("Reshape", ["m", "one"], ["y"]))
+    weights = {"ones": np.ones((size, size), np.float32), "p": permutation, "one": np.array([1], np.int64)}
+    nodes = [
+        helper.make_node("Mul", ["x", "ones"], ["v0"]),
+        helper.make_node("Sign", ["x"], ["plus"]),
+        helper.make_node("Mul", ["p", "plus"], ["q"]),
+        *(helper.make_node("MatMul", [f"v{i}", "q"], [f"v{i + 1}"], name=f"step{i}") for i in range(steps)),
+        helper.make_node("ReduceMax", [f"v{steps}"], ["m"], keepdims=0),
+        helper.make_node("Reshape", ["m", "one"], ["y"]),
+    ]
     return _write(path, _model(nodes, [_float("x", [1])], [_float("y", [1])], weights))
 
 

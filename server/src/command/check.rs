@@ -2,7 +2,7 @@
 
 use super::{logging, start};
 use crate::cli::Check;
-use crate::repository::{Availability, Indexed};
+use crate::repository::{Availability, Indexed, owner};
 use plimsoll_engine::slab::{Account, size};
 use serde_json::json;
 use std::io::Write;
@@ -35,7 +35,7 @@ pub(super) fn run(arguments: &Check) -> anyhow::Result<()> {
 }
 
 fn held(account: &Account, line: &Indexed) -> u64 {
-    let owner = format!("{}:{}", line.name, line.version);
+    let owner = owner(&line.name, &line.version);
     account.held.iter().filter(|held| held.owner == owner).map(|held| held.bytes).sum()
 }
 

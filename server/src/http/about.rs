@@ -4,7 +4,8 @@ use super::app::{App, Target};
 use super::error::ApiError;
 use super::wire::metadata::{
     BatchStats, ConfigParameter, DurationStat, IndexEntry, IndexRequest, InferenceStats, LoadRequest,
-    ModelConfig, ModelMetadata, ModelState, ModelStats, ServerMetadata, Statistics, UnloadRequest,
+    MemoryUsage, ModelConfig, ModelMetadata, ModelState, ModelStats, ServerMetadata, Statistics,
+    UnloadRequest,
 };
 use super::wire::openapi::OPENAPI;
 use crate::metrics;
@@ -82,7 +83,7 @@ fn get(app: &App, target: &Target) -> Result<Arc<Served>, ApiError> {
 }
 
 pub(crate) async fn all_stats(State(app): State<Arc<App>>) -> Answer {
-    json(&statistics(&app.registry.ready()))
+    json(&statistics(&app, &app.registry.ready()))
 }
 
 pub(crate) async fn model_stats(State(app): State<Arc<App>>, target: Target) -> Answer {
@@ -91,11 +92,19 @@ pub(crate) async fn model_stats(State(app): State<Arc<App>>, target: Target) -> 
         Some(_) => vec![served],
         None => app.registry.ready().into_iter().filter(|other| other.name == served.name).collect(),
     };
-    json(&statistics(&named))
+    json(&statistics(&app, &named))
 }
 
-fn statistics(served: &[Arc<Served>]) -> Statistics {
-    Statistics { model_stats: served.iter().map(|served| model_statistics(served)).collect() }
+fn statistics(app: &App, served: &[Arc<Served>]) -> Statistics {
+    let account = app.ledger.account();
+    let memory = |served: &Served| {
+        let own = account.held.iter().filter(|held| held.owner == served.owner());
+        MemoryUsage { kind: "CPU", id: 0, byte_size: own.map(|held| held.bytes).sum() }
+    };
+    let stats = served
+        .iter()
+        .map(|served| ModelStats { memory_usage: vec![memory(served)], ..model_statistics(served) });
+    Statistics { model_stats: stats.collect() }
 }
 
 fn model_statistics(served: &Served) -> ModelStats {

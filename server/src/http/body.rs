@@ -68,6 +68,14 @@ impl Budget {
         (self.total / UNIT).saturating_sub(self.units.available_permits() as u64) * UNIT
     }
 
+    /// Holds a share of the budget, as a body of that many bytes would.
+    #[cfg(test)]
+    pub(crate) fn hold(&self, bytes: u64) -> Result<Share, ApiError> {
+        let mut share = Share(None);
+        share.cover(self, bytes)?;
+        Ok(share)
+    }
+
     /// Reads a body to its end.
     ///
     /// # Errors

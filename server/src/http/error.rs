@@ -1,5 +1,6 @@
 //! The one map from what went wrong to the status, the sentence and the headers that a client gets.
 
+use super::wire::metadata::ErrorBody;
 use super::wire::request::BadRequest;
 use super::wire::response::EncodeError;
 use crate::repository::{LoadFailed, NotServed};
@@ -202,7 +203,7 @@ impl From<Failed> for ApiError {
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        let body = serde_json::json!({ "error": self.sentence }).to_string();
+        let body = serde_json::to_vec(&ErrorBody { error: &self.sentence }).unwrap_or_default();
         let mut response = Response::new(Body::from(body));
         *response.status_mut() = self.status;
         let headers = response.headers_mut();

@@ -1,1 +1,255 @@
+//! The router called as axum's own examples do: requests in, answers out, no socket.
 
+use super::{App, Budget, router};
+use crate::config::Load;
+use crate::metrics::{self, Metrics};
+use crate::repository::{Defaults, Registry};
+use crate::schedule::Scheduler;
+use axum::body::Body;
+use axum::response::Response;
+use http::{Request, StatusCode};
+use http_body_util::BodyExt;
+use plimsoll_engine::model::Limits;
+use plimsoll_engine::slab::{Fixed, Ledger};
+use serde_json::Value;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tower::ServiceExt;
+
+struct Server {
+    app: Arc<App>,
+}
+
+/// A server on the sample models, with a ceiling of this many bytes.
+fn server_under(ceiling: u64, load: Load) -> Server {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../models");
+    let ledger = Ledger::new(Fixed { ceiling, ..Fixed::default() });
+    let metrics = Metrics::new().unwrap();
+    let defaults = Defaults { queue_limit: 8, timeout: Duration::from_secs(30), limits: Limits::default() };
+    let registry = Registry::open(root, load, defaults, Arc::clone(&ledger), metrics.clone()).unwrap();
+    let app = App {
+        registry,
+        scheduler: Scheduler::start(1, 1).unwrap(),
+        ledger,
+        metrics,
+        budget: Budget::new(1 << 20, 1 << 19),
+        readiness: Default::default(),
+        admin_token: None,
+        started: Instant::now(),
+    };
+    Server { app: Arc::new(app) }
+}
+
+async fn loaded() -> Server {
+    let server = server_under(1 << 30, Load::All);
+    server.app.registry.load("digits").await.unwrap();
+    server.app.readiness.ready();
+    server
+}
+
+impl Server {
+    async fn call(&self, method: &str, path: &str, body: impl Into<Body>) -> Response {
+        let request = Request::builder().method(method).uri(path).body(body.into()).unwrap();
+        router(Arc::clone(&self.app)).oneshot(request).await.unwrap()
+    }
+}
+
+async fn text(response: Response) -> String {
+    String::from_utf8(response.into_body().collect().await.unwrap().to_bytes().into()).unwrap()
+}
+
+async fn json(response: Response) -> Value {
+    serde_json::from_str(&text(response).await).unwrap()
+}
+
+async fn sentence(response: Response) -> String {
+    json(response).await["error"].as_str().unwrap().to_string()
+}
+
+fn one_image() -> String {
+    let zeros = vec!["0"; 64].join(",");
+    format!(r#"{{"inputs":[{{"name":"image","datatype":"FP32","shape":[1,1,8,8],"data":[{zeros}]}}]}}"#)
+}
+
+#[tokio::test]
+async fn an_image_gets_ten_probabilities() {
+    let server = loaded().await;
+    let response = server.call("POST", "/v2/models/digits/infer", one_image()).await;
+    assert_eq!(response.status(), StatusCode::OK);
+    let answer = json(response).await;
+    assert_eq!(answer["outputs"][0]["shape"], serde_json::json!([1, 10]));
+    let sum: f64 = answer["outputs"][0]["data"].as_array().unwrap().iter().map(|p| p.as_f64().unwrap()).sum();
+    assert!((sum - 1.0).abs() < 1e-5, "{sum}");
+}
+
+#[tokio::test]
+async fn every_metric_that_is_declared_is_set_by_serving() {
+    let server = loaded().await;
+    server.app.metrics.gauge(&metrics::BUILD_INFO, &[("version", "0".into())]).set(1.0);
+    server.call("POST", "/v2/models/digits/infer", one_image()).await;
+    let text = text(server.call("GET", "/metrics", "").await).await;
+    for metric in metrics::ALL {
+        let set = |line: &str| line.starts_with(metric.name) && !line.starts_with('#');
+        assert!(text.lines().any(set), "{} is declared and never set", metric.name);
+        assert!(text.contains(&format!("# HELP {} ", metric.name)), "{} has no help", metric.name);
+    }
+}
+
+#[tokio::test]
+async fn an_unknown_model_is_404_and_names_those_that_exist() {
+    let server = loaded().await;
+    for (method, path) in [("GET", "/v2/models/numbers"), ("POST", "/v2/models/numbers/infer")] {
+        let response = server.call(method, path, "").await;
+        assert_eq!(response.status(), StatusCode::NOT_FOUND);
+        assert_eq!(sentence(response).await, "unknown model `numbers`; there are digits");
+    }
+    let response = server.call("GET", "/v2/models/digits/versions/7", "").await;
+    assert_eq!(response.status(), StatusCode::NOT_FOUND);
+    assert_eq!(sentence(response).await, "model `digits` has no version `7`; it has 1");
+}
+
+#[tokio::test]
+async fn a_model_that_is_not_loaded_is_503_with_retry_after() {
+    let server = server_under(1 << 30, Load::Names(vec![]));
+    let response = server.call("POST", "/v2/models/digits/infer", one_image()).await;
+    assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
+    assert!(response.headers().contains_key("retry-after"));
+    assert_eq!(sentence(response).await, "model `digits` is not ready: it is not loaded");
+}
+
+#[tokio::test]
+async fn a_model_on_demand_is_loaded_by_its_first_request() {
+    let server = server_under(1 << 30, Load::OnDemand);
+    let response = server.call("POST", "/v2/models/digits/infer", one_image()).await;
+    assert_eq!(response.status(), StatusCode::OK);
+}
+
+#[tokio::test]
+async fn a_model_that_does_not_fit_is_507_with_the_bytes_and_leaves_the_ledger_as_it_was() {
+    let server = server_under(50_000, Load::All);
+    let before = server.app.ledger.account();
+    let response = server.call("POST", "/v2/repository/models/digits/load", "").await;
+    assert_eq!(response.status(), StatusCode::INSUFFICIENT_STORAGE);
+    let sentence = sentence(response).await;
+    assert!(
+        sentence.starts_with("`digits:1` needs 61.0 KiB, 48.8 KiB free under the ceiling of 48.8 KiB"),
+        "{sentence}"
+    );
+    assert_eq!(server.app.ledger.account(), before);
+}
+
+#[tokio::test]
+async fn shapes_that_do_not_fit_under_the_ceiling_are_422_with_the_figures() {
+    let server = server_under(300_000, Load::All);
+    server.app.registry.load("digits").await.unwrap();
+    let body = one_image().replace("[1,1,8,8]", "[400,1,8,8]");
+    let body = body.replace(&vec!["0"; 64].join(","), &vec!["0"; 64 * 400].join(","));
+    let response = server.call("POST", "/v2/models/digits/infer", body).await;
+    assert_eq!(response.status(), StatusCode::UNPROCESSABLE_ENTITY);
+    let sentence = sentence(response).await;
+    assert!(sentence.contains("needs") && sentence.contains("free under the ceiling"), "{sentence}");
+}
+
+#[tokio::test]
+async fn a_body_over_the_limit_is_413_whether_its_length_is_declared_or_not() {
+    let server = loaded().await;
+    let declared = Request::post("/v2/models/digits/infer")
+        .header("content-length", (1 << 19) + 1)
+        .body(Body::from_stream(futures_util::stream::pending::<Result<bytes::Bytes, std::io::Error>>()))
+        .unwrap();
+    let response = router(Arc::clone(&server.app)).oneshot(declared).await.unwrap();
+    assert_eq!(response.status(), StatusCode::PAYLOAD_TOO_LARGE);
+    let piece = Ok::<_, std::io::Error>(bytes::Bytes::from(vec![b' '; 1 << 16]));
+    let endless = futures_util::stream::repeat_with(move || {
+        piece.as_ref().map(Clone::clone).map_err(|_| std::io::Error::other(""))
+    });
+    let response = server.call("POST", "/v2/models/digits/infer", Body::from_stream(endless)).await;
+    assert_eq!(response.status(), StatusCode::PAYLOAD_TOO_LARGE);
+    assert_eq!(server.app.budget.used(), 0, "the bytes are given back");
+}
+
+#[tokio::test]
+async fn a_body_that_unfolds_past_the_limit_is_413() {
+    use std::io::Write;
+    let server = loaded().await;
+    let mut bomb = flate2::write::GzEncoder::new(vec![], flate2::Compression::best());
+    bomb.write_all(&vec![b' '; 1 << 24]).unwrap();
+    let request = Request::post("/v2/models/digits/infer")
+        .header("content-encoding", "gzip")
+        .body(Body::from(bomb.finish().unwrap()))
+        .unwrap();
+    let response = router(Arc::clone(&server.app)).oneshot(request).await.unwrap();
+    assert_eq!(response.status(), StatusCode::PAYLOAD_TOO_LARGE);
+}
+
+#[tokio::test]
+async fn bodies_over_the_budget_are_429_until_others_are_done() {
+    let server = loaded().await;
+    let first = server.app.budget.hold(900 << 10).unwrap();
+    let request = || {
+        Request::post("/v2/models/digits/infer")
+            .header("content-length", 200 << 10)
+            .body(Body::from(vec![b' '; 200 << 10]))
+            .unwrap()
+    };
+    let response = router(Arc::clone(&server.app)).oneshot(request()).await.unwrap();
+    assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
+    assert!(response.headers().contains_key("retry-after"));
+    drop(first);
+    let response = router(Arc::clone(&server.app)).oneshot(request()).await.unwrap();
+    assert_eq!(response.status(), StatusCode::BAD_REQUEST, "spaces are no request, but they are read");
+}
+
+#[tokio::test]
+async fn an_admin_call_needs_the_token_where_one_is_set() {
+    let mut server = loaded().await;
+    Arc::get_mut(&mut server.app).unwrap().admin_token = Some("open sesame".into());
+    let unload = "/v2/repository/models/digits/unload";
+    let response = server.call("POST", unload, "").await;
+    assert_eq!(response.status(), StatusCode::UNAUTHORIZED);
+    assert_eq!(response.headers()["www-authenticate"], "Bearer");
+    for (token, status) in [("open", StatusCode::UNAUTHORIZED), ("open sesame", StatusCode::OK)] {
+        let request = Request::post(unload)
+            .header("authorization", format!("Bearer {token}"))
+            .body(Body::empty())
+            .unwrap();
+        assert_eq!(router(Arc::clone(&server.app)).oneshot(request).await.unwrap().status(), status);
+    }
+}
+
+#[tokio::test]
+async fn readiness_follows_start_and_stop() {
+    let server = server_under(1 << 30, Load::All);
+    assert_eq!(server.call("GET", "/v2/health/ready", "").await.status(), StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(server.call("GET", "/v2/health/live", "").await.status(), StatusCode::OK);
+    server.app.readiness.ready();
+    assert_eq!(server.call("GET", "/v2/health/ready", "").await.status(), StatusCode::OK);
+    server.app.readiness.stopping();
+    let response = server.call("GET", "/v2/health/ready", "").await;
+    assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(response.headers()["connection"], "close");
+    server.app.readiness.ready();
+    assert!(!server.app.readiness.is_ready(), "a stopping server is not ready again");
+}
+
+#[tokio::test]
+async fn every_answer_carries_a_request_id_and_a_clients_own_is_kept() {
+    let server = loaded().await;
+    for path in ["/v2", "/nowhere", "/metrics"] {
+        assert!(server.call("GET", path, "").await.headers().contains_key("x-request-id"), "{path}");
+    }
+    let request = Request::get("/v2").header("x-request-id", "mine-42").body(Body::empty()).unwrap();
+    let response = router(Arc::clone(&server.app)).oneshot(request).await.unwrap();
+    assert_eq!(response.headers()["x-request-id"], "mine-42");
+}
+
+#[tokio::test]
+async fn a_wrong_method_is_405_and_says_which_is_right() {
+    let server = loaded().await;
+    for method in ["DELETE", "QUERY"] {
+        let response = server.call(method, "/v2/models/digits/infer", "").await;
+        assert_eq!(response.status(), StatusCode::METHOD_NOT_ALLOWED, "{method}");
+        assert_eq!(response.headers()["allow"], "POST");
+    }
+}

@@ -77,7 +77,7 @@ impl Served {
         metrics: &Metrics,
     ) -> Result<Served, Error> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
-        let owner = format!("{name}:{}", found.version);
+        let owner = owner(name, &found.version.to_string());
         let model = Model::load(&found.file, &owner, &narrowing(settings), defaults.limits, ledger)?;
         for shapes in first_shapes(model.signature(), settings)? {
             model.program(&shapes)?;
@@ -95,6 +95,11 @@ impl Served {
             meters: Meters::new(metrics, name, found.version),
             preparing: tokio::sync::Mutex::default(),
         })
+    }
+
+    /// The name under which the ledger holds its bytes.
+    pub(crate) fn owner(&self) -> String {
+        owner(&self.name, &self.version)
     }
 
     /// What the model takes and gives.
@@ -153,6 +158,11 @@ impl Served {
             counter.increment(1);
         }
     }
+}
+
+/// The name under which the ledger holds a version's bytes.
+pub(crate) fn owner(model: &str, version: &str) -> String {
+    format!("{model}:{version}")
 }
 
 impl Meters {

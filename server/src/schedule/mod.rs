@@ -6,8 +6,8 @@
 mod queue;
 mod worker;
 
-pub(crate) use queue::{Admission, Priority};
-pub(crate) use worker::{Class, Done, Failed, Scheduler};
+pub(crate) use queue::{Admission, Class, Priority};
+pub(crate) use worker::{Failed, Scheduler};
 
 #[cfg(test)]
 mod tests;

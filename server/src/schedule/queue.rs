@@ -1,6 +1,5 @@
 //! The queue: who may enter, and who is next.
 
-use super::worker::Job;
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
@@ -46,73 +45,99 @@ pub(crate) enum Admission {
     Closed,
 }
 
+/// What the queue needs to know of a job's model.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Class {
+    /// Which model: jobs with the same number share a queue limit.
+    pub(crate) model: u64,
+    /// Jobs of the model that may wait at once.
+    pub(crate) queue_limit: usize,
+    /// Its place on the ladder.
+    pub(crate) priority: Priority,
+    /// How long a run of it took lately; zero where that is not known.
+    pub(crate) service: Duration,
+}
+
 /// Waiting jobs in the order of their places.
-#[derive(Default)]
-pub(super) struct Queue {
-    jobs: BTreeMap<(Instant, u64), Job>,
+pub(super) struct Queue<J> {
+    jobs: BTreeMap<Place, (Class, J)>,
     waiting: HashMap<u64, usize>,
     next: u64,
     /// Sum of the service times expected of all that wait.
     expected: Duration,
 }
 
-/// Where a job waits.
+/// Where a job waits: when it is due, and its number among those due at once.
 pub(super) type Place = (Instant, u64);
 
-impl Queue {
+/// The lanes as the queue sees them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Lanes {
+    /// How many there are.
+    pub(super) count: u32,
+    /// Whether each of them is running a job.
+    pub(super) busy: bool,
+}
+
+impl<J> Queue<J> {
+    pub(super) fn new() -> Queue<J> {
+        Queue { jobs: BTreeMap::new(), waiting: HashMap::new(), next: 0, expected: Duration::ZERO }
+    }
+
     pub(super) fn len(&self) -> usize {
         self.jobs.len()
     }
 
-    /// Puts a job in its place, or gives it back with the reason why not.
+    /// Puts a job in its place, or says why not.
     pub(super) fn push(
         &mut self,
-        job: Job,
+        job: J,
+        class: Class,
         now: Instant,
-        lanes: u32,
-        busy: bool,
+        deadline: Instant,
+        lanes: Lanes,
     ) -> Result<Place, Admission> {
-        let waiting = self.waiting.get(&job.class.model).copied().unwrap_or(0);
+        let waiting = self.waiting.get(&class.model).copied().unwrap_or(0);
         // What waits is shared by all lanes; a busy lane is taken to be half way through its job.
-        let running = if busy { job.class.service / 2 } else { Duration::ZERO };
-        let before = self.expected / lanes.max(1) + running;
-        if waiting >= job.class.queue_limit {
-            return Err(Admission::Full { limit: job.class.queue_limit, retry_after: before });
+        let running = if lanes.busy { class.service / 2 } else { Duration::ZERO };
+        let before = self.expected / lanes.count.max(1) + running;
+        if waiting >= class.queue_limit {
+            return Err(Admission::Full { limit: class.queue_limit, retry_after: before });
         }
-        let expected = before + job.class.service;
-        let left = job.deadline.saturating_duration_since(now);
+        let expected = before + class.service;
+        let left = deadline.saturating_duration_since(now);
         // An idle server tries: its estimate may be of another shape, and a try costs nobody anything.
-        if expected > left && (busy || !self.jobs.is_empty()) {
+        if expected > left && (lanes.busy || !self.jobs.is_empty()) {
             return Err(Admission::TooLate { expected, left });
         }
-        let place = (job.class.priority.place(now), self.next);
+        let place = (class.priority.place(now), self.next);
         self.next += 1;
-        *self.waiting.entry(job.class.model).or_default() += 1;
-        self.expected += job.class.service;
-        self.jobs.insert(place, job);
+        *self.waiting.entry(class.model).or_default() += 1;
+        self.expected += class.service;
+        self.jobs.insert(place, (class, job));
         Ok(place)
     }
 
     /// Takes the first job out.
-    pub(super) fn pop(&mut self) -> Option<Job> {
-        let (_, job) = self.jobs.pop_first()?;
-        self.leave(&job);
+    pub(super) fn pop(&mut self) -> Option<J> {
+        let (_, (class, job)) = self.jobs.pop_first()?;
+        self.leave(class);
         Some(job)
     }
 
     /// Takes the job at `place` out, if it still waits.
-    pub(super) fn remove(&mut self, place: Place) -> Option<Job> {
-        let job = self.jobs.remove(&place)?;
-        self.leave(&job);
+    pub(super) fn remove(&mut self, place: Place) -> Option<J> {
+        let (class, job) = self.jobs.remove(&place)?;
+        self.leave(class);
         Some(job)
     }
 
-    fn leave(&mut self, job: &Job) {
-        self.expected = self.expected.saturating_sub(job.class.service);
-        if let Some(waiting) = self.waiting.get_mut(&job.class.model) {
+    fn leave(&mut self, class: Class) {
+        self.expected = self.expected.saturating_sub(class.service);
+        if let Some(waiting) = self.waiting.get_mut(&class.model) {
             *waiting -= 1;
             if *waiting == 0 {
-                self.waiting.remove(&job.class.model);
+                self.waiting.remove(&class.model);
             }
         }
     }

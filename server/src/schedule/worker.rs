@@ -1,6 +1,6 @@
 //! The workers: threads that own what they run on.
 
-use super::queue::{Admission, Place, Priority, Queue};
+use super::queue::{Admission, Class, Lanes, Place, Queue};
 use plimsoll_engine::error::Error;
 use plimsoll_engine::program::{Program, Workspace};
 use plimsoll_engine::tensor::Tensor;
@@ -9,25 +9,11 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
-/// What the queue needs to know of a job's model.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Class {
-    /// Which model: jobs with the same number share a queue limit.
-    pub(crate) model: u64,
-    /// Jobs of the model that may wait at once.
-    pub(crate) queue_limit: usize,
-    /// Its place on the ladder.
-    pub(crate) priority: Priority,
-    /// How long a run of it took lately.
-    pub(crate) service: Duration,
-}
-
 /// One admitted request.
-pub(crate) struct Job {
-    pub(crate) class: Class,
-    pub(crate) program: Arc<Program>,
-    pub(crate) inputs: Vec<Tensor>,
-    pub(crate) deadline: Instant,
+struct Job {
+    program: Arc<Program>,
+    inputs: Vec<Tensor>,
+    deadline: Instant,
     entered: Instant,
     reply: oneshot::Sender<Result<Done, Failed>>,
 }
@@ -63,9 +49,8 @@ struct Shared {
     lanes: u32,
 }
 
-#[derive(Default)]
 struct State {
-    queue: Queue,
+    queue: Queue<Job>,
     running: u32,
     closed: bool,
 }
@@ -80,7 +65,7 @@ impl Scheduler {
     /// Starts `lanes` workers, each with `threads` threads inside an op.
     pub(crate) fn start(lanes: usize, threads: usize) -> anyhow::Result<Scheduler> {
         let shared = Arc::new(Shared {
-            state: Mutex::default(),
+            state: Mutex::new(State { queue: Queue::new(), running: 0, closed: false }),
             work: Condvar::new(),
             lanes: u32::try_from(lanes).unwrap_or(u32::MAX),
         });
@@ -105,13 +90,13 @@ impl Scheduler {
     ) -> Result<Ticket, Admission> {
         let (reply, answer) = oneshot::channel();
         let entered = Instant::now();
-        let job = Job { class, program, inputs, deadline, entered, reply };
+        let job = Job { program, inputs, deadline, entered, reply };
         let mut state = self.shared.state();
         if state.closed {
             return Err(Admission::Closed);
         }
-        let busy = state.running >= self.shared.lanes;
-        let place = state.queue.push(job, entered, self.shared.lanes, busy)?;
+        let lanes = Lanes { count: self.shared.lanes, busy: state.running >= self.shared.lanes };
+        let place = state.queue.push(job, class, entered, deadline, lanes)?;
         drop(state);
         self.shared.work.notify_one();
         Ok(Ticket { shared: Arc::clone(&self.shared), place: Some(place), deadline, answer })

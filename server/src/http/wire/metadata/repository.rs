@@ -28,8 +28,6 @@ pub(crate) enum ModelState {
     Unavailable,
     /// On its way in.
     Loading,
-    /// On its way out.
-    Unloading,
 }
 
 /// The body of `POST /v2/repository/index`.

@@ -2,7 +2,6 @@
 
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 /// The answer of `GET /v2/models[/{model}[/versions/{version}]]/stats`.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -87,12 +86,4 @@ pub(crate) struct MemoryUsage {
     pub(crate) id: u64,
     /// Bytes held.
     pub(crate) byte_size: u64,
-}
-
-impl DurationStat {
-    /// Adds one occurrence.
-    pub(crate) fn add(&mut self, took: Duration) {
-        self.count = self.count.saturating_add(1);
-        self.ns = self.ns.saturating_add(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
-    }
 }

@@ -1,7 +1,6 @@
 use super::*;
 use plimsoll_engine::tensor::DType;
 use serde_json::{json, to_value};
-use std::time::Duration;
 
 fn signature() -> Signature {
     let batch = Dim::Named("batch".into());
@@ -73,8 +72,7 @@ fn index_entries_have_their_state_in_capitals() {
 #[test]
 fn statistics_have_triton_s_form() {
     let mut stats = ModelStats { name: "digits".into(), version: "1".into(), ..ModelStats::default() };
-    stats.inference_stats.success.add(Duration::from_micros(3));
-    stats.inference_stats.success.add(Duration::from_nanos(5));
+    stats.inference_stats.success = DurationStat { count: 2, ns: 3_005 };
     stats.batch_stats.push(BatchStats { batch_size: 8, ..BatchStats::default() });
     stats.memory_usage.push(MemoryUsage { kind: "GPU", id: 0, byte_size: 64 });
     let stats = to_value(Statistics { model_stats: vec![stats] }).unwrap();

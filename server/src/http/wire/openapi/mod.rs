@@ -3,18 +3,21 @@
 #[cfg(test)]
 mod tests;
 
+#[cfg(test)]
 use serde_json::{Map, Value};
 
 /// The OpenAPI 3.1 document.
 pub(crate) const OPENAPI: &str = include_str!("../../openapi.json");
 
 /// A method in capitals and the path that it goes to, such as `("GET", "/v2/models/{model}")`.
+#[cfg(test)]
 pub(crate) type Operation = (String, String);
 
 /// Every operation that [`OPENAPI`] describes, sorted by path and then method.
 ///
 /// # Errors
 /// The document is not JSON.
+#[cfg(test)]
 pub(crate) fn operations() -> Result<Vec<Operation>, serde_json::Error> {
     const METHODS: [&str; 8] = ["get", "put", "post", "delete", "options", "head", "patch", "trace"];
     let document: Value = serde_json::from_str(OPENAPI)?;
