@@ -1,14 +1,13 @@
 //! A model made ready for one set of input shapes, and the workspace that a worker runs it in.
 
 use crate::error::Error;
-use crate::import::{Reference, ReferenceState, Signature};
+use crate::import::{Reference, ReferenceState, Signature, Threads};
 use crate::slab::Reservation;
 use crate::tensor::{Shape, Tensor};
 use lru::LruCache;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use tract_linalg::multithread::{Executor, multithread_tract_scope};
 
 /// A model compiled for one set of input shapes; shared by every worker that runs it.
 pub struct Program {
@@ -64,11 +63,7 @@ impl Program {
             Some(state) => state,
             None => self.reference.state()?,
         };
-        let mut run = || self.reference.run(&mut state, inputs, outputs);
-        let result = match &workspace.threads {
-            None => run(),
-            Some(pool) => multithread_tract_scope(pool.clone(), run),
-        };
+        let result = workspace.threads.scope(|| self.reference.run(&mut state, inputs, outputs));
         // A state that failed half way through may hold anything: the next run makes a new one.
         if result.is_ok() {
             workspace.states.put(self.id, state);
@@ -96,7 +91,7 @@ impl Program {
 
 /// What one worker keeps between runs: its threads, and the states of the programs that it ran last.
 pub struct Workspace {
-    threads: Option<Executor>,
+    threads: Threads,
     states: LruCache<u64, ReferenceState>,
 }
 
@@ -109,13 +104,7 @@ impl Workspace {
     /// # Errors
     /// The threads cannot be started.
     pub fn new(threads: usize) -> Result<Workspace, Error> {
-        let threads = match threads {
-            0 | 1 => None,
-            many => Some(
-                crate::import::caught(|| Executor::multithread_with_name(many, "lane"))
-                    .map_err(|panic| Error::Run { reason: panic.0 })?,
-            ),
-        };
+        let threads = Threads::new(threads)?;
         Ok(Workspace { threads, states: LruCache::new(Workspace::STATES) })
     }
 }

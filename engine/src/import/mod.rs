@@ -21,13 +21,14 @@ mod reference;
 mod signature;
 #[cfg(test)]
 mod tests;
+mod threads;
 mod tract;
 
 pub use fixed::Constant;
 pub use signature::{Dim, Mismatch, Port, Signature};
 
-pub(crate) use guard::caught;
 pub(crate) use reference::{Reference, ReferenceState};
+pub(crate) use threads::Threads;
 
 use crate::error::{Error, shapes_text};
 use crate::tensor::Shape;

@@ -1,7 +1,7 @@
 //! Admission, the queue and the workers: a request's way to a lane and back.
 //!
-//! Each worker is a thread that owns its workspace; any model runs on any of them. The tasks of the HTTP side never
-//! run a model: they hand a [`Job`] over and wait for its answer.
+//! Any model runs on any lane. A job is run by a worker, a thread that owns its lane for that long; only a run so
+//! short that the hand-over would cost more is done by the thread that brings it, where a lane is idle.
 
 mod queue;
 mod worker;

@@ -1,4 +1,4 @@
-//! The workers: threads that own what they run on.
+//! The lanes and the workers: who runs a job, on what, and how its answer gets back.
 
 use super::queue::{Admission, Class, Lanes, Place, Queue};
 use plimsoll_engine::error::Error;
@@ -43,44 +43,56 @@ pub(crate) enum Failed {
     Lost,
 }
 
+/// What all who run jobs share.
 struct Shared {
     state: Mutex<State>,
+    /// There is a job and a lane for it, or the end has come.
     work: Condvar,
     lanes: u32,
 }
 
 struct State {
     queue: Queue<Job>,
-    running: u32,
+    /// Lanes that nobody runs on. Lanes are handed out and given back, never made for a request.
+    idle: Vec<Workspace>,
     closed: bool,
 }
 
-/// The queue and its workers.
+/// A run that takes less than this is not worth a thread of its own: to wake one, and to be woken by it, takes
+/// tens of microseconds each, and an async thread may well be busy for as long as that.
+const SHORT: Duration = Duration::from_micros(200);
+
+/// The queue, the lanes and the workers.
 pub(crate) struct Scheduler {
     shared: Arc<Shared>,
     workers: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl Scheduler {
-    /// Starts `lanes` workers, each with `threads` threads inside an op.
+    /// Makes `lanes` lanes, each with `threads` threads inside an op, and a worker for each.
+    ///
+    /// # Errors
+    /// The threads cannot be started.
     pub(crate) fn start(lanes: usize, threads: usize) -> anyhow::Result<Scheduler> {
+        let idle = (0..lanes).map(|_| Workspace::new(threads)).collect::<Result<Vec<_>, _>>()?;
         let shared = Arc::new(Shared {
-            state: Mutex::new(State { queue: Queue::new(), running: 0, closed: false }),
+            state: Mutex::new(State { queue: Queue::new(), idle, closed: false }),
             work: Condvar::new(),
             lanes: u32::try_from(lanes).unwrap_or(u32::MAX),
         });
         let workers = (0..lanes)
-            .map(|lane| {
+            .map(|at| {
                 let shared = Arc::clone(&shared);
-                let workspace = Workspace::new(threads)?;
-                let name = format!("lane-{lane}");
-                Ok(std::thread::Builder::new().name(name).spawn(move || work(&shared, workspace))?)
+                Ok(std::thread::Builder::new().name(format!("worker-{at}")).spawn(move || work(&shared))?)
             })
             .collect::<anyhow::Result<_>>()?;
         Ok(Scheduler { shared, workers: Mutex::new(workers) })
     }
 
-    /// Admits a request, or says at once why not.
+    /// Admits a request, or says at once why not. A short run for which a lane is idle is done before this returns.
+    ///
+    /// # Errors
+    /// The model's queue is full, the deadline cannot be met, or the end has come.
     pub(crate) fn submit(
         &self,
         class: Class,
@@ -95,7 +107,16 @@ impl Scheduler {
         if state.closed {
             return Err(Admission::Closed);
         }
-        let lanes = Lanes { count: self.shared.lanes, busy: state.running >= self.shared.lanes };
+        let short = !class.service.is_zero() && class.service < SHORT;
+        if short
+            && state.queue.len() == 0
+            && let Some(lane) = state.idle.pop()
+        {
+            drop(state);
+            run(&self.shared, lane, job);
+            return Ok(Ticket { shared: Arc::clone(&self.shared), place: None, deadline, answer });
+        }
+        let lanes = Lanes { count: self.shared.lanes, busy: state.idle.is_empty() };
         let place = state.queue.push(job, class, entered, deadline, lanes)?;
         drop(state);
         self.shared.work.notify_one();
@@ -125,40 +146,54 @@ impl Shared {
     }
 }
 
-fn work(shared: &Shared, mut workspace: Workspace) {
-    while let Some(job) = next(shared) {
-        let started = Instant::now();
-        let queued = started - job.entered;
-        let result = if started >= job.deadline {
-            Err(Failed::Expired { begun: false })
-        } else {
-            let mut outputs = vec![];
-            job.program
-                .run(&mut workspace, &job.inputs, &mut outputs)
-                .map(|()| Done { outputs, queued, computed: started.elapsed() })
-                .map_err(Failed::Run)
-        };
-        // The inputs lie in the request's body, whose bytes are budgeted: they go before anyone is told.
-        drop(job.inputs);
-        // Counted down before the reply: whoever asks next finds this lane free.
-        shared.state().running -= 1;
-        let _ = job.reply.send(result);
+/// A worker: takes a job and a lane for it, again and again.
+fn work(shared: &Shared) {
+    while let Some((lane, job)) = next(shared) {
+        run(shared, lane, job);
     }
 }
 
-/// The next job, or `None` when the scheduler has closed and nothing waits.
-fn next(shared: &Shared) -> Option<Job> {
+/// The next job with a lane, or `None` when the end has come and nothing waits.
+fn next(shared: &Shared) -> Option<(Workspace, Job)> {
     let mut state = shared.state();
     loop {
-        if let Some(job) = state.queue.pop() {
-            state.running += 1;
-            return Some(job);
+        if let Some(lane) = state.idle.pop() {
+            match state.queue.pop() {
+                Some(job) => return Some((lane, job)),
+                None => state.idle.push(lane),
+            }
         }
-        if state.closed {
+        if state.closed && state.queue.len() == 0 {
             return None;
         }
         state = shared.work.wait(state).unwrap_or_else(PoisonError::into_inner);
     }
+}
+
+/// Runs a job on a lane, gives the lane back and answers.
+fn run(shared: &Shared, mut lane: Workspace, job: Job) {
+    let Job { program, inputs, deadline, entered, reply } = job;
+    let started = Instant::now();
+    let result = if started >= deadline {
+        Err(Failed::Expired { begun: false })
+    } else {
+        let mut outputs = vec![];
+        program
+            .run(&mut lane, &inputs, &mut outputs)
+            .map(|()| Done { outputs, queued: started - entered, computed: started.elapsed() })
+            .map_err(Failed::Run)
+    };
+    // The inputs lie in the request's body, whose bytes are budgeted: they go before anyone is told.
+    drop(inputs);
+    // The lane too: whoever asks next finds it idle.
+    let mut state = shared.state();
+    state.idle.push(lane);
+    let more = state.queue.len() > 0 || state.closed;
+    drop(state);
+    if more {
+        shared.work.notify_one();
+    }
+    let _ = reply.send(result);
 }
 
 /// An admitted job's claim to its answer. Dropping it takes the job out of the queue if it still waits there.
@@ -176,6 +211,10 @@ impl Ticket {
     /// # Errors
     /// The deadline passed, the run failed, or the worker is gone.
     pub(crate) async fn wait(mut self) -> Result<Done, Failed> {
+        if let Ok(answer) = self.answer.try_recv() {
+            self.place = None;
+            return answer;
+        }
         let answer = match tokio::time::timeout_at(self.deadline.into(), &mut self.answer).await {
             Ok(Ok(result)) => result,
             Ok(Err(_)) => Err(Failed::Lost),
