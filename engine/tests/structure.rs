@@ -16,8 +16,8 @@ fn sources(folder: &str) -> Vec<PathBuf> {
     let mut files = vec![];
     let mut folders = vec![root().join(folder)];
     while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(&folder).unwrap() {
-            let path = entry.unwrap().path();
+        let entries = fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+        for path in entries.flatten().map(|entry| entry.path()) {
             match path.is_dir() {
                 true => folders.push(path),
                 false if path.extension().is_some_and(|end| end == "rs") => files.push(path),
@@ -56,7 +56,7 @@ fn every_path_that_the_documents_name_exists() {
 
 #[test]
 fn tract_is_named_by_the_importer_alone() {
-    for word in ["tract_onnx", "tract_linalg", "tract::"] {
+    for word in ["tract_onnx", "tract_linalg", "tract_core"] {
         assert_eq!(naming(word, "engine/src", "engine/src/import"), [] as [PathBuf; 0]);
         assert_eq!(naming(word, "server/src", "engine"), [] as [PathBuf; 0]);
     }

@@ -63,7 +63,7 @@ pub(crate) struct Place {
     /// Configuration file [default: ./plimsoll.toml where it exists, else built-in defaults]
     #[arg(long, value_name = "FILE", env = config::FILE_VARIABLE)]
     pub(crate) config: Option<PathBuf>,
-    /// Folder of models [default: `path` in [models], else ./models]
+    /// Folder of models [default: `models.path`, else ./models]
     #[arg(long, value_name = "DIR")]
     pub(crate) models: Option<PathBuf>,
 }
@@ -132,10 +132,10 @@ pub(crate) struct Bench {
     /// Runs at the same time
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = count)]
     pub(crate) lanes: usize,
-    /// CPU threads of each run [default: `threads` in [device], else 1]
+    /// CPU threads of each run [default: `device.threads`, else 1]
     #[arg(long, value_name = "N", value_parser = count)]
     pub(crate) threads: Option<usize>,
-    /// What computes [default: `kind` in [device], else auto]
+    /// What computes [default: `device.kind`, else auto]
     #[arg(long, value_name = "KIND")]
     pub(crate) device: Option<Kind>,
     /// Number format to compute with [default: the model's own setting, else fp32]

@@ -2,7 +2,7 @@
 //!
 //! | step | from | to |
 //! |---|---|---|
-//! | `file` | bytes | decoded graph and its [`Signature`] |
+//! | `file` | bytes | decoded graph and its `Signature` |
 //! | `fixed` | settings | named dims sized, constant inputs made initial values |
 //! | `conditions` | shapes | constant `If`s replaced by the branch taken |
 //! | `prepare` | shapes | tract's typed graph |

@@ -19,10 +19,12 @@ const DURATION_ABOVE_ZERO: &str = "a duration from 1ms to a year such as \"30s\"
 
 type Convert<From, T> = Option<Box<dyn FnOnce(From) -> Option<T>>>;
 
+type ConvertText<T> = Option<Box<dyn FnOnce(&str) -> Option<T>>>;
+
 /// Reads a value that may be written in several forms; a form that was not named is refused.
 pub(crate) struct Reader<T> {
     expected: Cow<'static, str>,
-    text: Option<Box<dyn FnOnce(&str) -> Option<T>>>,
+    text: ConvertText<T>,
     integer: Convert<u64, T>,
     flag: Convert<bool, T>,
     list: Convert<Vec<String>, T>,

@@ -2,10 +2,10 @@
 //!
 //! | module | from | to |
 //! |---|---|---|
-//! | [`request`] | the body of an inference request | tensors in the order of the model's inputs |
-//! | [`response`] | tensors | the body of the answer |
-//! | [`metadata`] | a model's signature, states and counts | every other JSON body |
-//! | [`openapi`] | `openapi.json` | the operations that it describes |
+//! | `request` | the body of an inference request | tensors in the order of the model's inputs |
+//! | `response` | tensors | the body of the answer |
+//! | `metadata` | a model's signature, states and counts | every other JSON body |
+//! | `openapi` | `openapi.json` | the operations that it describes |
 //!
 //! The protocol is KServe's `required_api.md` with the extensions that Triton documents under `docs/protocol`:
 //! binary tensor data, model configuration, model repository and statistics.
