@@ -35,6 +35,12 @@ def times(path, factor, shape=("batch", 4)):
     return _write(path, _model(nodes, [_float("x", shape)], [_float("y", shape)], weights))
 
 
+def identity(path, elem_type):
+    """y = x, one axis of any length."""
+    ports = [helper.make_tensor_value_info(name, elem_type, ["n"]) for name in ("x", "y")]
+    return _write(path, _model([helper.make_node("Identity", ["x"], ["y"])], ports[:1], ports[1:], {}))
+
+
 def slow(path, steps):
     """y [1] = x [1] for x > 0: by way of `steps` products of 512x512 matrices, which take milliseconds each.
 

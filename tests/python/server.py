@@ -187,5 +187,12 @@ class Server:
         return sum(float(line.rsplit(" ", 1)[1]) for line in lines)
 
     def resident_bytes(self):
+        return self._status("VmRSS")
+
+    def peak_bytes(self):
+        """The most that has been resident since the start."""
+        return self._status("VmHWM")
+
+    def _status(self, name):
         status = pathlib.Path(f"/proc/{self.process.pid}/status").read_text()
-        return int(re.search(r"VmRSS:\s+(\d+) kB", status)[1]) * 1024
+        return int(re.search(rf"{name}:\s+(\d+) kB", status)[1]) * 1024

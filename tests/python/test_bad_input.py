@@ -179,6 +179,30 @@ def test_what_is_no_http_ends_only_its_own_connection(digits):
     assert digits.get("/v2/health/live").status == 200
 
 
+REFUSED = {
+    "an unknown model": ("/v2/models/letters/infer", {}, 404),
+    "an unknown version": ("/v2/models/digits/versions/2/infer", {}, 404),
+    "an address that nothing has": ("/v2/nowhere", {}, 404),
+    "a wrong method": ("/v2/models/digits", {}, 405),
+    "an unknown encoding": (INFER, {"Content-Encoding": "br"}, 415),
+    "a wrong header": (INFER, {"Inference-Header-Content-Length": "many"}, 400),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_a_refused_request_leaves_its_connection_in_use_or_says_that_it_closes(digits, what):
+    path, headers, status = REFUSED[what]
+    for _ in range(50):
+        connection = digits.connect()
+        # The body goes out after the head, in a packet of its own, as HTTP clients commonly do.
+        for _ in range(3):
+            answer = digits.post(path, json.dumps(GOOD), headers, connection)
+            assert answer.status == status
+            if answer.headers.get("connection") == "close":
+                break
+        connection.close()
+
+
 @pytest.fixture
 def admin(serve, tmp_path):
     (tmp_path / "token").write_text("  open sesame\n")

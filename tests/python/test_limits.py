@@ -133,8 +133,8 @@ def test_a_model_that_does_not_fit_under_the_ceiling_is_507_with_the_figures_and
 
 @pytest.fixture
 def busy(serve, models):
-    """One lane, one place in the queue, and a model that takes about a second."""
-    nets.slow(models / "slow.onnx", 250)
+    """One lane, one place in the queue, and a model that takes more than a second."""
+    nets.slow(models / "slow.onnx", 500)
     return serve(models, {"lanes": {"steady": 1}, "batching": {"queue_limit": 1}})
 
 
@@ -164,7 +164,7 @@ def test_a_full_queue_is_429_at_once_with_retry_after(busy, background):
         answer, took = ask(busy)
         assert answer.status == 429 and "queue" in answer.error and "1 request" in answer.error, answer
         retry_after(answer)
-        assert took < 0.25
+        assert took < 0.5
     assert v2.try_infer(busy, "double", ROW).status == 200, "another model's queue is its own"
     assert first.result()[0].status == second.result()[0].status == 200
     assert busy.statistics("slow")["execution_count"] == 2
@@ -177,7 +177,7 @@ def test_a_deadline_that_cannot_be_met_is_429_at_once(busy, background):
     answer, took = ask(busy, {"timeout": 50_000})
     assert answer.status == 429 and "deadline" in answer.error, answer
     retry_after(answer)
-    assert took < 0.25
+    assert took < 0.5
     assert first.result()[0].status == 200
 
 
@@ -186,7 +186,7 @@ def test_a_deadline_that_passes_in_the_queue_is_504_and_the_work_is_not_run(busy
     until(lambda: running(busy))
     answer, took = ask(busy, {"timeout": 100_000})
     assert answer.status == 504 and "not run" in answer.error, answer
-    assert 0.1 <= took < 0.35
+    assert 0.1 <= took < 0.6
     assert busy.metric("plimsoll_queued_requests") == 0, "its place is free again"
     assert first.result()[0].status == 200
     stats = busy.statistics("slow")
@@ -196,16 +196,16 @@ def test_a_deadline_that_passes_in_the_queue_is_504_and_the_work_is_not_run(busy
 def test_a_deadline_that_passes_during_the_run_is_504_when_it_passes(busy):
     answer, took = ask(busy, {"timeout": 100_000})
     assert answer.status == 504 and "ran" in answer.error, answer
-    assert 0.1 <= took < 0.35
+    assert 0.1 <= took < 0.6
 
 
 @pytest.mark.parametrize("where", ["the server's", "the model's"])
 def test_a_configured_time_limit_is_a_deadline_too(serve, models, where):
-    nets.slow(models / "slow/model.onnx", 250)
+    nets.slow(models / "slow/model.onnx", 500)
     if where == "the model's":
         (models / "slow/model.toml").write_text('timeout = "100ms"\n')
     server = serve(models, {"server": {"request_timeout": "30s" if where == "the model's" else "100ms"}})
     answer, took = ask(server)
-    assert answer.status == 504 and 0.1 <= took < 0.35, (answer, took)
+    assert answer.status == 504 and 0.1 <= took < 0.6, (answer, took)
     answer, took = ask(server, {"timeout": 60_000_000})
-    assert answer.status == 504 and took < 2, "a request may ask for less time, never for more"
+    assert answer.status == 504 and took < 0.6, "a request may ask for less time, never for more"

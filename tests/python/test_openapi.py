@@ -73,13 +73,12 @@ def test_requests_to_a_known_model_get_the_answers_that_the_document_describes(s
 
 
 def test_requests_to_any_model_and_unloads_get_the_answers_that_the_document_describes(server, generated, tmp_path):
-    report = schemathesis(server, tmp_path, CONFIG, "--max-examples=60")
+    report = schemathesis(server, tmp_path, CONFIG, "--max-examples=70")
     generated["any"] = report["test_cases"]["generated"]
 
 
 def test_these_were_2000_cases_or_more(generated):
     assert generated.keys() == {"known", "any"}, "a run before failed"
-    print(generated)
     assert sum(generated.values()) >= CASES, generated
 
 

@@ -111,6 +111,7 @@ def test_a_change_that_cannot_be_loaded_leaves_the_model_as_it_was_and_says_so(s
     told = until(lambda: index(server).get(("triple", "1"), ("", ""))[1])
     assert index(server)["triple", "1"][0] == "READY" and told, index(server)
     assert factor(server, "triple") == 3
+    assert "WARN" in server.log()
     answer = server.load("triple")
     assert answer.status == 400 and answer.error
     if broken == "the settings":
@@ -127,8 +128,7 @@ def test_a_file_that_is_still_being_written_is_not_loaded_half(serve, models):
         for at in range(0, len(whole), 1 + len(whole) // 5):
             file.write(whole[at : at + 1 + len(whole) // 5])
             file.flush()
-            until_seen = server.get("/v2/models/later").status
-            assert until_seen in (404, 503)
+            assert server.get("/v2/models/later").status in (404, 503)
     until(lambda: factor(server, "later") == 3)
     assert "cannot be loaded" not in server.log()
 
@@ -166,14 +166,17 @@ def test_what_cannot_be_served_is_listed_with_the_reason_and_keeps_nothing_else_
     (models / "empty").mkdir()
     (models / "broken.onnx").write_bytes(b"no model")
     nets.times(models / "un named.onnx", 3)
+    nets.times(models / "unset/model.onnx", 3)
+    (models / "unset/model.toml").write_text("max_btach = 3\n")
     (models / "README.md").write_text("not a model")
     (models / ".hidden.onnx").write_text("not a model")
     server = serve(models)
     lines = {name: line for (name, _), line in index(server).items()}
-    assert lines.keys() == {"both", "broken", "double", "empty", "un named"}
+    assert lines.keys() == {"both", "broken", "double", "empty", "un named", "unset"}
     assert lines.pop("double") == ("READY", "")
     assert all(state == "UNAVAILABLE" and reason for state, reason in lines.values()), lines
     assert factor(server, "double") == 2
+    assert "max_btach" in lines["unset"][1], lines["unset"]
 
 
 def test_two_models_of_one_name_are_refused_and_both_places_are_named(serve, models):

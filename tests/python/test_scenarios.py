@@ -80,7 +80,7 @@ def test_a_model_unloaded_while_it_is_asked_answers_each_request_or_refuses_it_c
 
 
 def test_what_runs_when_its_model_is_unloaded_finishes(serve, models):
-    nets.slow(models / "slow.onnx", 150)
+    nets.slow(models / "slow.onnx", 200)
     server = serve(models)
     with Load(server, "slow", ONE, threads=2) as load:
         until(lambda: server.metric("plimsoll_bodies_bytes") > 0)
@@ -98,7 +98,8 @@ def test_memory_returns_when_models_are_loaded_asked_and_unloaded(serve, models)
         for _ in range(8):
             v2.infer(server, "large", {"x": np.ones((1, 1024), np.float32)})
         assert server.unload("large").status == 200
-        assert server.memory()["extents"] == start
+        # A worker may hold the program for a moment after its last answer is out.
+        until(lambda: server.memory()["extents"] == start, 1)
         resident.append(server.resident_bytes() / MIB)
     grown = statistics.median(resident[-3:]) - statistics.median(resident[:3])
     assert grown <= 16, f"MiB resident after each unload: {[round(r) for r in resident]}"
@@ -112,6 +113,22 @@ def test_the_ledger_counts_what_a_loaded_model_takes(serve, models):
     v2.infer(server, "large", {"x": np.ones((1, 1024), np.float32)})
     counted, taken = server.memory()["held_bytes"] - held, server.resident_bytes() - resident
     assert taken <= counted + 24 * MIB, f"{taken / MIB:.0f} MiB taken, {counted / MIB:.0f} MiB in the ledger"
+
+
+def test_the_process_stays_under_the_ceiling_while_models_are_loaded_and_asked(serve, models):
+    sizes = [16, 32, 48, 64, 96]
+    for size in sizes:
+        nets.large(models / f"large{size}.onnx", size)
+    server = serve(models, {"memory": {"ceiling": "192MiB", "headroom": "32MiB"}, "models": {"load": ["double"]}})
+    peaks = {}
+    for size in sizes:
+        answer = server.load(f"large{size}")
+        assert answer.status in (200, 507), answer
+        if answer.status == 200:
+            v2.infer(server, f"large{size}", {"x": np.ones((1, 1024), np.float32)})
+        server.unload(f"large{size}")
+        peaks[size] = f"{answer.status}, at most {server.peak_bytes() / MIB:.0f} MiB resident so far"
+        assert server.peak_bytes() <= 192 * MIB, peaks
 
 
 def test_without_a_gpu_auto_serves_with_a_warning(serve, models):

@@ -12,6 +12,8 @@ mod stats;
 
 mod served;
 
+mod catalogue;
+
 mod registry;
 
 mod watch;
@@ -19,9 +21,10 @@ mod watch;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use catalogue::{Availability, Indexed, NotServed};
 pub(crate) use constant::{Constant, Values};
 pub(crate) use found::{Change, Fingerprint, Found, FoundVersion, changes};
-pub(crate) use registry::{Availability, Indexed, LoadFailed, NotServed, Registry};
+pub(crate) use registry::{LoadFailed, Registry};
 pub(crate) use scan::scan;
 pub(crate) use served::{Defaults, Served, narrowing, owner};
 pub(crate) use settings::{ModelSettings, Precision};
