@@ -1,17 +1,13 @@
 //! A model made ready for one set of input shapes, and the workspace that a worker runs it in.
 
 use crate::error::Error;
-use crate::import::{Reference, ReferenceState, Signature, Threads};
+use crate::import::{Reference, Signature, Threads};
 use crate::slab::Reservation;
 use crate::tensor::{Shape, Tensor};
-use lru::LruCache;
-use std::num::NonZeroUsize;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A model compiled for one set of input shapes; shared by every worker that runs it.
 pub struct Program {
-    id: u64,
     signature: Arc<Signature>,
     shapes: Vec<Shape>,
     reference: Reference,
@@ -26,9 +22,7 @@ impl Program {
         reference: Reference,
         bytes: Reservation,
     ) -> Program {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let id = NEXT.fetch_add(1, Ordering::Relaxed);
-        Program { id, signature, shapes, reference, _bytes: bytes }
+        Program { signature, shapes, reference, _bytes: bytes }
     }
 
     /// The shapes that the inputs must have, in the signature's order.
@@ -50,8 +44,8 @@ impl Program {
     /// signature's order, into `outputs`.
     ///
     /// # Errors
-    /// An input has another dtype or shape than the program was made for, or the run fails on these values; the
-    /// workspace stays usable.
+    /// An input has another dtype or shape than the program was made for, or the run fails on these values; program
+    /// and workspace stay usable.
     pub fn run(
         &self,
         workspace: &mut Workspace,
@@ -59,16 +53,7 @@ impl Program {
         outputs: &mut Vec<Tensor>,
     ) -> Result<(), Error> {
         self.check(inputs)?;
-        let mut state = match workspace.states.pop(&self.id) {
-            Some(state) => state,
-            None => self.reference.state()?,
-        };
-        let result = workspace.threads.scope(|| self.reference.run(&mut state, inputs, outputs));
-        // A state that failed half way through may hold anything: the next run makes a new one.
-        if result.is_ok() {
-            workspace.states.put(self.id, state);
-        }
-        result
+        workspace.threads.scope(|| self.reference.run(inputs, outputs))
     }
 
     fn check(&self, inputs: &[Tensor]) -> Result<(), Error> {
@@ -89,22 +74,17 @@ impl Program {
     }
 }
 
-/// What one worker keeps between runs: its threads, and the states of the programs that it ran last.
+/// What a lane runs programs with: its threads.
 pub struct Workspace {
     threads: Threads,
-    states: LruCache<u64, ReferenceState>,
 }
 
 impl Workspace {
-    /// States kept; one more evicts the least recently used, which costs its program some microseconds.
-    const STATES: NonZeroUsize = NonZeroUsize::new(32).unwrap();
-
     /// A workspace whose runs use `threads` threads inside an op (1: the caller's own).
     ///
     /// # Errors
     /// The threads cannot be started.
     pub fn new(threads: usize) -> Result<Workspace, Error> {
-        let threads = Threads::new(threads)?;
-        Ok(Workspace { threads, states: LruCache::new(Workspace::STATES) })
+        Ok(Workspace { threads: Threads::new(threads)? })
     }
 }

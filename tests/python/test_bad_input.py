@@ -155,7 +155,8 @@ def test_an_address_that_nothing_has_is_404(digits, path):
 
 
 def test_a_wrong_method_is_405_and_names_the_right_one(digits):
-    for method, path, right in (("GET", INFER, "POST"), ("DELETE", "/v2", "GET"), ("PUT", "/v2/repository/index", "POST")):
+    calls = [("GET", INFER, "POST"), ("DELETE", "/v2", "GET"), ("PUT", "/v2/repository/index", "POST")]
+    for method, path, right in calls:
         answer = digits.request(method, path)
         assert answer.status == 405 and right in answer.headers["Allow"], answer
         assert answer.error
@@ -211,8 +212,8 @@ def admin(serve, tmp_path):
 
 
 def test_an_admin_call_without_the_token_is_401_and_changes_nothing(admin):
-    wrong = [{}, *({"Authorization": text} for text in ("open sesame", "Bearer", "Bearer open", "Bearer open sesame2", "Basic open sesame"))]  # fmt: skip
-    for headers in wrong:
+    wrong = ["open sesame", "Bearer", "Bearer open", "Bearer open sesame2", "Basic open sesame"]
+    for headers in [{}, *({"Authorization": text} for text in wrong)]:
         for call in ("load", "unload"):
             answer = admin.post(f"/v2/repository/models/double/{call}", headers=headers)
             assert answer.status == 401 and "token" in answer.error, (headers, answer)

@@ -63,7 +63,7 @@ def test_check_fails_when_a_model_does_not_fit(here):
 
 
 WRONG = {
-    "a key in the file": ("[memory]\ncieling = '1GiB'\n", {}, ["plimsoll.toml:2:1", "`cieling`", "did you mean `ceiling`?"]),
+    "a key in the file": ("[memory]\ncieling = '1GiB'\n", {}, ["plimsoll.toml:2:1", "`cieling`", "mean `ceiling`?"]),
     "a section in the file": ("\n[memry]\nceiling = '1GiB'\n", {}, ["plimsoll.toml:2:", "`memry`", "`memory`"]),
     "a value in the file": ("[memory]\n\nceiling = 'much'\n", {}, ["plimsoll.toml:3:", "`ceiling`", '"much"', "2GiB"]),
     "no TOML at all": ("[memory\n", {}, ["plimsoll.toml:1:"]),
@@ -85,7 +85,8 @@ def test_a_wrong_configuration_exits_2_and_names_the_place_and_the_remedy(here, 
 
 def test_flags_win_over_the_environment_and_that_over_the_file(here):
     (here / "plimsoll.toml").write_text("[memory]\nceiling = '300MiB'\n")
-    ceiling = lambda *flags, **env: json.loads(run("check", "--json", *flags, cwd=here, env=env).stdout)["ceiling_bytes"]
+    check = lambda *flags, **env: json.loads(run("check", "--json", *flags, cwd=here, env=env).stdout)
+    ceiling = lambda *flags, **env: check(*flags, **env)["ceiling_bytes"]
     assert ceiling() == 300 << 20
     assert ceiling(PLIMSOLL_MEMORY__CEILING="400MiB") == 400 << 20
     assert ceiling("--ceiling", "500MiB", PLIMSOLL_MEMORY__CEILING="400MiB") == 500 << 20

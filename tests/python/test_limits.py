@@ -121,7 +121,8 @@ def test_a_model_that_does_not_fit_under_the_ceiling_is_507_with_the_figures_and
     for _ in range(3):
         answer = server.load("large")
         assert answer.status == 507, answer
-        assert re.search(r"`large:1` needs \d+ MiB, \d+ MiB free under the ceiling of 160 MiB", answer.error), answer.error
+        figures = r"`large:1` needs \d+ MiB, \d+ MiB free under the ceiling of 160 MiB"
+        assert re.search(figures, answer.error), answer.error
         assert "ceiling" in answer.error.rsplit(";", 1)[1]
         after = server.memory()
         assert after["extents"] == before["extents"] and after["free_bytes"] == before["free_bytes"]

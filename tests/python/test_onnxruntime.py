@@ -1,6 +1,7 @@
 """Outputs equal onnxruntime's, through the whole way of a request."""
 
 import importlib.util
+import pathlib
 
 import numpy as np
 import pytest
@@ -70,8 +71,8 @@ def file_beginning_and_end(data):
 
 
 def test_file_types_equal_onnxruntime(fetched):
-    files = [open(__file__, "rb").read(), (MODELS / "digits/model.onnx").read_bytes(), open("/proc/self/exe", "rb").read()]
-    rows = np.array([file_beginning_and_end(data) for data in files], np.int32)
+    files = [pathlib.Path(__file__), MODELS / "digits/model.onnx", pathlib.Path("/proc/self/exe")]
+    rows = np.array([file_beginning_and_end(file.read_bytes()) for file in files], np.int32)
     for chosen in (rows[:1], rows):
         got, wanted = both(fetched, "magika", {"bytes": chosen})
         reference.assert_all_close(got, wanted, f"{len(chosen)} files")

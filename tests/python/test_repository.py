@@ -154,7 +154,8 @@ def test_on_demand_a_broken_model_is_503_with_the_reason(serve, models):
 def test_a_list_loads_those_models_and_no_other(serve, models):
     shutil.copytree(MODELS / "digits", models / "digits")
     server = serve(models, {"models": {"load": ["digits", "absent"]}})
-    assert {name: state for (name, _), (state, _) in index(server).items()} == {"digits": "READY", "double": "UNAVAILABLE"}
+    states = {name: state for (name, _), (state, _) in index(server).items()}
+    assert states == {"digits": "READY", "double": "UNAVAILABLE"}
     assert factor(server, "double") == 503
     assert server.load("double").status == 200 and factor(server, "double") == 2
     assert "absent" in server.log()

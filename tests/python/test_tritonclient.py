@@ -46,7 +46,8 @@ def test_the_server_is_live_and_ready_and_says_what_it_is(client):
     assert client.is_server_live() and client.is_server_ready()
     metadata = client.get_server_metadata()
     assert metadata["name"] == "plimsoll" and metadata["version"]
-    assert {"binary_tensor_data", "model_configuration", "model_repository", "statistics"} <= set(metadata["extensions"])
+    extensions = {"binary_tensor_data", "model_configuration", "model_repository", "statistics"}
+    assert extensions <= set(metadata["extensions"])
 
 
 def test_a_model_is_ready_and_described(client):

@@ -4,7 +4,10 @@ import json
 
 import numpy as np
 
-DATATYPES = {"bool": "BOOL", "uint8": "UINT8", "int8": "INT8", "int16": "INT16", "int32": "INT32", "int64": "INT64", "float16": "FP16", "float32": "FP32", "float64": "FP64"}  # fmt: skip
+DATATYPES = {
+    "bool": "BOOL", "uint8": "UINT8", "int8": "INT8", "int16": "INT16", "int32": "INT32", "int64": "INT64",
+    "float16": "FP16", "float32": "FP32", "float64": "FP64",
+}  # fmt: skip
 DTYPES = {datatype: np.dtype(name) for name, datatype in DATATYPES.items()}
 
 

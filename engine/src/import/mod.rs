@@ -27,7 +27,7 @@ mod tract;
 pub use fixed::Constant;
 pub use signature::{Dim, Mismatch, Port, Signature};
 
-pub(crate) use reference::{Reference, ReferenceState};
+pub(crate) use reference::Reference;
 pub(crate) use threads::Threads;
 
 use crate::error::{Error, shapes_text};

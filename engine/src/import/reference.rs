@@ -9,7 +9,7 @@ use super::tract::{
 use crate::error::Error;
 use crate::tensor::{DType, Tensor};
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tract_onnx::prelude::{TypedFact, TypedOp};
 
 type Plan = SimplePlan<TypedFact, Box<dyn TypedOp>>;
@@ -19,14 +19,15 @@ type State = SimpleState<TypedFact, Box<dyn TypedOp>>;
 pub(crate) struct Reference {
     plan: Arc<Plan>,
     outputs: Vec<DType>,
-    /// Bytes of weights and other constants that the plan holds, packed ones included.
+    /// Whether some op remembers values from one run to the next, which a request must never see of another.
+    remembers: bool,
+    /// States that nobody runs on; as many as ever ran at once. They go when the plan goes.
+    idle: Mutex<Vec<State>>,
+    /// Bytes of weights and other constants that the plan holds, before packing rounds them up.
     pub(crate) constant_bytes: usize,
     /// Bytes of values alive at once, at the step where they are most.
     pub(crate) live_peak_bytes: usize,
 }
-
-/// What one thread keeps between runs of a [`Reference`].
-pub(crate) struct ReferenceState(State);
 
 impl Reference {
     /// Optimizes a decluttered graph whose outputs are those of the signature.
@@ -34,42 +35,32 @@ impl Reference {
     /// # Errors
     /// tract's words.
     pub(super) fn new(model: TypedModel, outputs: &[Port]) -> TractResult<Reference> {
+        let constant_bytes = constant_bytes(&model);
         let plan = SimplePlan::new(model.into_optimized()?)?;
-        let constant_bytes = constant_bytes(&plan);
         let live_peak_bytes = live_peak_bytes(&plan)?;
         let outputs = outputs.iter().map(|port| port.dtype).collect();
-        Ok(Reference { plan, outputs, constant_bytes, live_peak_bytes })
-    }
-
-    /// A state for one thread.
-    ///
-    /// # Errors
-    /// An op cannot make its state.
-    pub(crate) fn state(&self) -> Result<ReferenceState, Error> {
-        match caught(|| self.plan.spawn()) {
-            Ok(Ok(state)) => Ok(ReferenceState(state)),
-            Ok(Err(error)) => Err(Error::Run { reason: one_line(&error) }),
-            Err(Panicked(reason)) => Err(Error::Panicked { reason }),
-        }
+        let remembers = plan.spawn()?.op_states.iter().any(Option::is_some);
+        Ok(Reference { plan, outputs, remembers, idle: Mutex::default(), constant_bytes, live_peak_bytes })
     }
 
     /// Runs the plan on inputs in the signature's order and puts the outputs, in order, into `outputs`.
     ///
     /// # Errors
-    /// An op fails or panics on these values; the state must then be thrown away.
-    pub(crate) fn run(
-        &self,
-        state: &mut ReferenceState,
-        inputs: &[Tensor],
-        outputs: &mut Vec<Tensor>,
-    ) -> Result<(), Error> {
+    /// An op fails or panics on these values.
+    pub(crate) fn run(&self, inputs: &[Tensor], outputs: &mut Vec<Tensor>) -> Result<(), Error> {
         let mut work = || -> TractResult<()> {
+            let idle = self.idle().pop();
+            // A state that fails half way through may hold anything: it is not given back.
+            let mut state = idle.map_or_else(|| self.plan.spawn(), Ok)?;
             let inputs: TVec<TValue> =
                 inputs.iter().map(|tensor| Ok(to_tract(tensor)?.into())).collect::<TractResult<_>>()?;
-            let values = state.0.run(inputs)?;
+            let values = state.run(inputs)?;
             outputs.clear();
             for (value, &dtype) in values.into_iter().zip(&self.outputs) {
                 outputs.push(from_tract(value.into_arc_tensor(), dtype)?);
+            }
+            if !self.remembers {
+                self.idle().push(state);
             }
             Ok(())
         };
@@ -81,19 +72,23 @@ impl Reference {
     }
 }
 
-fn constant_bytes(plan: &Plan) -> usize {
-    // Several nodes can share one tensor.
-    let mut sizes: HashMap<*const (), usize> = HashMap::new();
-    for node in plan.model().nodes() {
-        if let Some(constant) = node.op_as::<Const>() {
-            let tensor = constant.val();
-            let bytes = match node.outputs.first().map(|outlet| outlet.fact.mem_size().to_i64()) {
-                Some(Ok(bytes)) => usize::try_from(bytes).unwrap_or(0),
-                _ => 0,
-            };
-            sizes.insert(Arc::as_ptr(tensor).cast(), bytes);
-        }
+impl Reference {
+    fn idle(&self) -> MutexGuard<'_, Vec<State>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Bytes of the constants of a graph. The optimizer packs most of them anew and hides them inside its ops; packing
+/// only rounds them up to whole panels.
+fn constant_bytes(model: &TypedModel) -> usize {
+    // Several nodes can share one tensor.
+    let constants = model.nodes().iter().filter_map(|node| node.op_as::<Const>());
+    let sizes: HashMap<_, _> = constants
+        .map(|constant| {
+            let tensor = constant.val();
+            (Arc::as_ptr(tensor), tensor.len() * tensor.datum_type().size_of())
+        })
+        .collect();
     sizes.values().sum()
 }
 

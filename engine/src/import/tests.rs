@@ -79,9 +79,8 @@ fn import(graph: GraphProto) -> Result<Import, Error> {
 pub(super) fn run(import: &Import, inputs: &[Tensor]) -> Result<Vec<Tensor>, Error> {
     let shapes: Vec<Shape> = inputs.iter().map(|tensor| tensor.shape().into()).collect();
     let reference = import.reference(&shapes)?;
-    let mut state = reference.state()?;
     let mut outputs = vec![];
-    reference.run(&mut state, inputs, &mut outputs)?;
+    reference.run(inputs, &mut outputs)?;
     Ok(outputs)
 }
 
@@ -196,6 +195,24 @@ fn what_is_no_model_is_refused_without_a_panic() {
     }
     let error = Import::decode(b"not a model at all", None, &Narrowing::default()).err().unwrap();
     assert!(matches!(error, Error::Malformed { .. }), "{error}");
+}
+
+#[test]
+fn packed_weights_are_counted() {
+    let side = 256;
+    let weights: Vec<f32> = (0..side * side).map(|v| (v % 7) as f32).collect();
+    let graph = GraphProto {
+        node: vec![node("MatMul", &["x", "w"], &["y"])],
+        initializer: vec![floats("w", &[side, side], &weights)],
+        input: vec![value("x", DType::F32, &["batch", "256"])],
+        output: vec![value("y", DType::F32, &["batch", "256"])],
+        ..Default::default()
+    };
+    let import = import(graph).unwrap();
+    let bytes = weights.len() * 4;
+    assert_eq!(import.weights_bytes(), bytes);
+    let reference = import.reference(&[smallvec![4, 256]]).unwrap();
+    assert!(reference.constant_bytes >= bytes, "{} of {bytes}", reference.constant_bytes);
 }
 
 #[test]

@@ -16,6 +16,9 @@ const DEFAULT_FILE: &str = "plimsoll.toml";
 /// Names the configuration file; the command line reads it.
 pub(crate) const FILE_VARIABLE: &str = "PLIMSOLL_CONFIG";
 
+/// Variables that begin like those of keys and are read by others: the command line, the load scenarios, the tests.
+const NOT_KEYS: [&str; 4] = [FILE_VARIABLE, "PLIMSOLL_URL", "PLIMSOLL_BIN", "PLIMSOLL_FETCHED"];
+
 /// What the command line overrides; `None` leaves what file and environment say.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Flags {
@@ -101,7 +104,8 @@ fn ours(
     let mut found = Vec::new();
     for (name, text) in environment {
         let Ok(name) = name.into_string() else { continue };
-        if !name.starts_with(PREFIX) || name == FILE_VARIABLE || is_service_link(&name) || text.is_empty() {
+        let elsewhere = NOT_KEYS.contains(&name.as_str()) || is_service_link(&name);
+        if !name.starts_with(PREFIX) || elsewhere || text.is_empty() {
             continue;
         }
         let text = text

@@ -2,6 +2,7 @@
 
 use super::app::App;
 use super::error::ApiError;
+use super::left;
 use crate::metrics;
 use axum::extract::{Request, State};
 use axum::middleware::Next;
@@ -29,6 +30,7 @@ pub(crate) async fn around(State(app): State<Arc<App>>, request: Request, next: 
     let id = own_id(&request).unwrap_or_else(new_id);
     let (method, path) = (request.method().clone(), request.uri().path().to_string());
     let text = id.to_str().unwrap_or_default();
+    let (request, unread) = left::keep(request);
     let span = tracing::info_span!("request", id = text, %method, path);
     let answer = AssertUnwindSafe(next.run(request)).catch_unwind().instrument(span.clone()).await;
     let mut response = answer.unwrap_or_else(|panic| {
@@ -39,7 +41,8 @@ pub(crate) async fn around(State(app): State<Arc<App>>, request: Request, next: 
     let status = response.status();
     let headers = response.headers_mut();
     headers.insert(REQUEST_ID.clone(), id);
-    if app.readiness.is_stopping() {
+    let whole = unread.drained().await;
+    if app.readiness.is_stopping() || !whole {
         headers.insert(CONNECTION, HeaderValue::from_static("close"));
     }
     app.metrics.counter(&metrics::HTTP_ANSWERS, &[("status", status.as_str().into())]).increment(1);

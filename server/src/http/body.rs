@@ -123,11 +123,12 @@ impl Budget {
                 frame.map_err(|error| ApiError::bad_request(format!("the body broke off: {error}")))?;
             let Ok(data) = frame.into_data() else { continue };
             wire_bytes += data.len();
+            if wire_bytes as u64 > self.largest {
+                return Err(ApiError::too_large(self.largest));
+            }
             share.cover(self, wire_bytes as u64)?;
             match (&mut sink, first.take()) {
-                (None, None) if wire_bytes == data.len() && wire_bytes as u64 <= self.largest => {
-                    first = Some(data)
-                }
+                (None, None) if wire_bytes == data.len() => first = Some(data),
                 (None, before) => {
                     let mut plain = Limited::new(self.largest, declared.unwrap_or(0));
                     self.write(&mut plain, &before.unwrap_or_default(), share, wire_bytes)?;

@@ -1,6 +1,7 @@
 //! Connections: accepted here, served by the router, and let go of without losing a request.
 
 use axum::Router;
+use futures_util::FutureExt;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use std::io;
@@ -46,7 +47,10 @@ pub(crate) async fn serve(
         () = accept => {}
         () = async { stop.cancelled().await; tokio::time::sleep(lead).await } => {}
     }
-    // From here the kernel refuses newcomers; what it had queued was never accepted.
+    // Those whose connection the kernel has made, and who may have sent their request, are let in yet.
+    while let Some(Ok((stream, _))) = listener.accept().now_or_never() {
+        connections.spawn(connection(stream, router.clone(), closing.clone()));
+    }
     drop(listener);
     closing.cancel();
     connections.close();

@@ -12,6 +12,9 @@ mod body;
 /// What every handler works with.
 mod app;
 
+/// What of a body no handler read.
+mod left;
+
 /// Around every request: its id, its log line, its end.
 mod around;
 

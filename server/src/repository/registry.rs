@@ -110,7 +110,9 @@ impl Registry {
         match version {
             None => entry.newest().ok_or_else(|| entry.not_ready(name, None)),
             Some(text) => {
-                let slot = text.parse().ok().and_then(|number: u64| entry.slots.get(&number));
+                // Only the way in which the metadata write it: `01` is no version.
+                let number = text.parse().ok().filter(|number: &u64| number.to_string() == text);
+                let slot = number.and_then(|number| entry.slots.get(&number));
                 let Some(slot) = slot else {
                     let known = entry.slots.keys().map(u64::to_string).collect();
                     return Err(NotServed::UnknownVersion { name: name.into(), version: text.into(), known });
@@ -163,6 +165,7 @@ impl Registry {
         match scanned.into_iter().find(|found| found.name == name) {
             Some(found) => self.found(found),
             None => {
+                self.gone(name);
                 let unknown = NotServed::Unknown { name: name.into(), known: known() };
                 return Err(LoadFailed::Unknown(unknown));
             }
@@ -171,7 +174,14 @@ impl Registry {
     }
 
     async fn load_versions(self: &Arc<Self>, name: &str) -> Result<(), LoadFailed> {
-        let (work, settings) = self.outdated(name)?;
+        let (work, settings) = match self.outdated(name) {
+            Ok(found) => found,
+            Err(error) => {
+                tracing::warn!(model = name, %error, "cannot be loaded");
+                self.fail(name, &error.to_string());
+                return Err(error);
+            }
+        };
         let mut newest = Ok(());
         for version in work {
             self.set(name, version.version, |slot| slot.state = State::Loading);
@@ -291,6 +301,13 @@ impl Registry {
         let catalogue = self.read();
         let slots = catalogue.get(name).into_iter().flat_map(|entry| &entry.slots);
         slots.filter(|(_, slot)| slot.served.is_some()).map(|(version, _)| version.to_string()).collect()
+    }
+
+    /// Notes why no version of a model can be loaded.
+    fn fail(&self, name: &str, reason: &str) {
+        if let Some(entry) = self.write().get_mut(name) {
+            entry.slots.values_mut().for_each(|slot| slot.state = State::Failed(reason.into()));
+        }
     }
 
     fn set(&self, name: &str, version: u64, change: impl FnOnce(&mut Slot)) {

@@ -7,9 +7,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokio_util::sync::CancellationToken;
 
-/// Follows changes until `stop`. What was seen last starts as what the registry was opened with.
+/// Follows changes until `stop`.
 pub(crate) async fn watch(registry: Arc<Registry>, every: Duration, stop: CancellationToken) {
-    let mut seen: Vec<Found> = registry.scanned();
     let mut told = false;
     loop {
         tokio::select! {
@@ -20,7 +19,7 @@ pub(crate) async fn watch(registry: Arc<Registry>, every: Duration, stop: Cancel
         match tokio::task::spawn_blocking(move || scan(&root)).await {
             Ok(Ok(now)) => {
                 told = false;
-                seen = follow(&registry, seen, now).await;
+                follow(&registry, now).await;
             }
             Ok(Err(error)) => {
                 // A folder that is away for a moment (a remount) does not unload what serves.
@@ -33,8 +32,9 @@ pub(crate) async fn watch(registry: Arc<Registry>, every: Duration, stop: Cancel
     }
 }
 
-/// Acts on what differs, and returns what counts as seen: a model still being written is left for the next round.
-async fn follow(registry: &Arc<Registry>, seen: Vec<Found>, now: Vec<Found>) -> Vec<Found> {
+/// Acts on what differs from what the registry knows; a model still being written is left for the next round.
+async fn follow(registry: &Arc<Registry>, now: Vec<Found>) {
+    let seen = registry.scanned();
     let clock = SystemTime::now();
     let mut kept: Vec<Found> = vec![];
     for found in now {
@@ -62,5 +62,4 @@ async fn follow(registry: &Arc<Registry>, seen: Vec<Found>, now: Vec<Found>) -> 
             let _ = registry.load(&name).await;
         }
     }
-    kept
 }

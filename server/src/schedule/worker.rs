@@ -183,8 +183,9 @@ fn run(shared: &Shared, mut lane: Workspace, job: Job) {
             .map(|()| Done { outputs, queued: started - entered, computed: started.elapsed() })
             .map_err(Failed::Run)
     };
-    // The inputs lie in the request's body, whose bytes are budgeted: they go before anyone is told.
-    drop(inputs);
+    // The inputs lie in the request's body, whose bytes are budgeted, and the program may be all that is left of a
+    // model that was unloaded: both go before anyone is told.
+    drop((inputs, program));
     // The lane too: whoever asks next finds it idle.
     let mut state = shared.state();
     state.idle.push(lane);

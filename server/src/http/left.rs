@@ -1,0 +1,96 @@
+//! What of a request's body no handler read.
+//!
+//! A refusal is often given before the body is read. The connection can serve another request only once the rest
+//! has come in: a small rest is read and dropped, for a large one the answer says that the connection closes.
+
+use axum::body::{Body, HttpBody};
+use axum::extract::Request;
+use bytes::Bytes;
+use http_body::{Frame, SizeHint};
+use http_body_util::BodyExt;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+/// Rests up to this many bytes are read and dropped.
+const SMALL: u64 = 256 * 1024;
+
+/// How long a small rest is waited for.
+const PATIENCE: Duration = Duration::from_millis(200);
+
+type Slot = Arc<Mutex<Option<Body>>>;
+
+/// The rest of a body, once the handler is done with it.
+pub(super) struct Unread(Slot);
+
+/// The request with a body that comes back when it is dropped unread.
+pub(super) fn keep(request: Request) -> (Request, Unread) {
+    let slot = Slot::default();
+    let lend = |body: Body| match body.is_end_stream() {
+        true => body,
+        false => Body::new(Lent { body: Some(body), slot: Arc::clone(&slot) }),
+    };
+    (request.map(lend), Unread(slot))
+}
+
+impl Unread {
+    /// Reads a small rest to its end; whether nothing is left.
+    pub(super) async fn drained(self) -> bool {
+        let Some(mut body) = self.0.lock().unwrap_or_else(PoisonError::into_inner).take() else {
+            return true;
+        };
+        if body.size_hint().upper().is_none_or(|rest| rest > SMALL) {
+            return false;
+        }
+        let drain = async {
+            while let Some(frame) = body.frame().await {
+                if frame.is_err() {
+                    return false;
+                }
+            }
+            true
+        };
+        tokio::time::timeout(PATIENCE, drain).await.unwrap_or(false)
+    }
+}
+
+/// A body on loan to a handler.
+struct Lent {
+    /// `None` once it was read to its end or broke.
+    body: Option<Body>,
+    slot: Slot,
+}
+
+impl HttpBody for Lent {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let Some(body) = &mut self.body else { return Poll::Ready(None) };
+        let frame = ready!(Pin::new(body).poll_frame(context));
+        if !matches!(frame, Some(Ok(_))) {
+            self.body = None;
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.as_ref().is_none_or(HttpBody::is_end_stream)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.as_ref().map_or_else(|| SizeHint::with_exact(0), HttpBody::size_hint)
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        if let Some(body) = self.body.take().filter(|body| !body.is_end_stream()) {
+            *self.slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(body);
+        }
+    }
+}
