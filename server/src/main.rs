@@ -32,6 +32,10 @@ mod command;
 use clap::Parser;
 use std::process::ExitCode;
 
+/// An allocator that gives memory back: glibc's keeps large blocks, once it has seen some freed, for the next time.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     command::run(cli::Cli::parse())
 }

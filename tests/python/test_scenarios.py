@@ -115,22 +115,6 @@ def test_the_ledger_counts_what_a_loaded_model_takes(serve, models):
     assert taken <= counted + 24 * MIB, f"{taken / MIB:.0f} MiB taken, {counted / MIB:.0f} MiB in the ledger"
 
 
-def test_the_process_stays_under_the_ceiling_while_models_are_loaded_and_asked(serve, models):
-    sizes = [16, 32, 48, 64, 96]
-    for size in sizes:
-        nets.large(models / f"large{size}.onnx", size)
-    server = serve(models, {"memory": {"ceiling": "192MiB", "headroom": "32MiB"}, "models": {"load": ["double"]}})
-    peaks = {}
-    for size in sizes:
-        answer = server.load(f"large{size}")
-        assert answer.status in (200, 507), answer
-        if answer.status == 200:
-            v2.infer(server, f"large{size}", {"x": np.ones((1, 1024), np.float32)})
-        server.unload(f"large{size}")
-        peaks[size] = f"{answer.status}, at most {server.peak_bytes() / MIB:.0f} MiB resident so far"
-        assert server.peak_bytes() <= 192 * MIB, peaks
-
-
 def test_without_a_gpu_auto_serves_with_a_warning(serve, models):
     server = serve(models, {"device": {"kind": "auto"}})
     assert re.search(r"WARN.*(CUDA|GPU)", server.log()), server.log()

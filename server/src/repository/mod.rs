@@ -10,6 +10,8 @@ mod settings;
 
 mod stats;
 
+mod loader;
+
 mod served;
 
 mod catalogue;

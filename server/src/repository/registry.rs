@@ -1,6 +1,7 @@
 //! The catalogue of models and their states: what is loaded, and the only way to load and unload.
 
 use super::catalogue::{Entry, Indexed, NotServed, Slot, State};
+use super::loader::Loader;
 use super::served::{Defaults, Served};
 use super::{Found, FoundVersion, ModelSettings, scan};
 use crate::config::Load;
@@ -15,10 +16,11 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 pub(crate) struct Registry {
     root: PathBuf,
     policy: Load,
-    defaults: Defaults,
-    ledger: Arc<Ledger>,
-    metrics: Metrics,
+    pub(super) defaults: Defaults,
+    pub(super) ledger: Arc<Ledger>,
+    pub(super) metrics: Metrics,
     catalogue: RwLock<BTreeMap<String, Entry>>,
+    pub(super) loader: Loader,
     /// One load at a time: two would each count on the bytes that the other takes.
     loading: tokio::sync::Mutex<()>,
 }
@@ -42,7 +44,7 @@ impl Registry {
     /// A catalogue of what lies in `root` now; nothing is loaded yet.
     ///
     /// # Errors
-    /// The folder cannot be read.
+    /// The folder cannot be read, or the system refuses the loader's thread.
     pub(crate) fn open(
         root: PathBuf,
         policy: Load,
@@ -60,6 +62,7 @@ impl Registry {
             ledger,
             metrics,
             catalogue,
+            loader: Loader::start()?,
             loading: Default::default(),
         }))
     }
@@ -215,10 +218,8 @@ impl Registry {
     ) -> Result<Served, LoadFailed> {
         let (registry, name, version, settings) =
             (Arc::clone(self), name.to_string(), version.clone(), settings.clone());
-        let load = move || {
-            Served::load(&name, &version, &settings, &registry.defaults, &registry.ledger, &registry.metrics)
-        };
-        match tokio::task::spawn_blocking(load).await {
+        let load = move || Served::load(&name, &version, &settings, &registry);
+        match self.loader.run(load).await {
             Ok(result) => result.map_err(LoadFailed::Engine),
             Err(_) => Err(LoadFailed::Lost),
         }

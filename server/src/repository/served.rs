@@ -1,5 +1,7 @@
 //! A model version that is ready: the engine's model, and what the server knows about serving it.
 
+use super::loader::Loader;
+use super::registry::Registry;
 use super::stats::Stats;
 use super::{Constant, FoundVersion, ModelSettings, Values};
 use crate::metrics::{self, Metrics};
@@ -9,7 +11,6 @@ use plimsoll_engine::error::Error;
 use plimsoll_engine::import::{self, Dim, Narrowing, Signature};
 use plimsoll_engine::model::{Limits, Model};
 use plimsoll_engine::program::Program;
-use plimsoll_engine::slab::Ledger;
 use plimsoll_engine::tensor::{Shape, Tensor};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -45,8 +46,7 @@ pub(crate) struct Served {
     queue_limit: usize,
     priority: Priority,
     meters: Meters,
-    /// Taken while a program is prepared, so that those who need the same one wait without holding a thread.
-    preparing: tokio::sync::Mutex<()>,
+    loader: Loader,
 }
 
 /// The model version's own series of the metrics, looked up once.
@@ -72,10 +72,9 @@ impl Served {
         name: &str,
         found: &FoundVersion,
         settings: &ModelSettings,
-        defaults: &Defaults,
-        ledger: &Arc<Ledger>,
-        metrics: &Metrics,
+        registry: &Registry,
     ) -> Result<Served, Error> {
+        let Registry { defaults, ledger, metrics, .. } = registry;
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let owner = owner(name, &found.version.to_string());
         let model = Model::load(&found.file, &owner, &narrowing(settings), defaults.limits, ledger)?;
@@ -93,7 +92,7 @@ impl Served {
             queue_limit: settings.queue_limit.unwrap_or(defaults.queue_limit),
             priority: Priority::new(settings.priority),
             meters: Meters::new(metrics, name, found.version),
-            preparing: tokio::sync::Mutex::default(),
+            loader: registry.loader.clone(),
         })
     }
 
@@ -117,7 +116,7 @@ impl Served {
         }
     }
 
-    /// The program for these inputs; one that is not ready is prepared off the async threads.
+    /// The program for these inputs; one that is not ready is prepared by the loader.
     ///
     /// # Errors
     /// As [`Model::program`].
@@ -126,10 +125,11 @@ impl Served {
         if let Some(program) = self.model.ready_program(&shapes) {
             return Ok(program);
         }
-        let _turn = self.preparing.lock().await;
         let model = Arc::clone(&self.model);
-        let prepared = tokio::task::spawn_blocking(move || model.program(&shapes)).await;
-        prepared.unwrap_or_else(|lost| Err(Error::Panicked { reason: lost.to_string() }))
+        let prepared = self.loader.run(move || model.program(&shapes)).await;
+        prepared.unwrap_or_else(|_| {
+            Err(Error::Panicked { reason: "the preparation ended without a result".into() })
+        })
     }
 
     /// Rows that a request of these inputs infers: its first axis where that is open, else one.
