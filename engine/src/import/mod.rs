@@ -103,9 +103,7 @@ impl Import {
         if shapes.len() != inputs.len() {
             return Err(Error::InputCount { expected: inputs.len(), got: shapes.len() });
         }
-        for (port, shape) in inputs.iter().zip(shapes) {
-            port.check(port.dtype, shape)?;
-        }
+        self.signature.check(shapes)?;
         let typed = self.source.typed(self.folder.as_deref(), inputs, shapes);
         let reference = typed.and_then(|typed| {
             blame::on_graph(&typed, |model| Reference::new(model, &self.signature.outputs))

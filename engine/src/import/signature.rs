@@ -1,6 +1,7 @@
 //! What a model takes and gives, as its file declares it.
 
-use crate::tensor::{DType, Tensor};
+use crate::tensor::{DType, Shape};
+use std::collections::HashMap;
 use std::fmt;
 
 /// The inputs and outputs of a model, in the file's order; inputs that the configuration fixes are left out.
@@ -57,6 +58,22 @@ pub enum Mismatch {
         /// Shape that came.
         got: Vec<usize>,
     },
+    /// Two axes of one name with different sizes.
+    #[error(
+        "axis `{axis}` is {first_size} in input `{first}` and {second_size} in input `{second}`; both are one size"
+    )]
+    Axis {
+        /// The axis's name.
+        axis: String,
+        /// The input that has it first.
+        first: String,
+        /// Its size there.
+        first_size: usize,
+        /// The input that disagrees.
+        second: String,
+        /// Its size there.
+        second_size: usize,
+    },
 }
 
 impl Port {
@@ -89,22 +106,37 @@ impl Port {
     }
 
     /// The concrete shape of this port, or `None` while an axis is open.
-    pub fn fixed_shape(&self) -> Option<crate::tensor::Shape> {
+    pub fn fixed_shape(&self) -> Option<Shape> {
         let dims = self.dims.as_ref()?;
         dims.iter().map(|dim| if let Dim::Fixed(size) = dim { Some(*size) } else { None }).collect()
     }
 }
 
 impl Signature {
-    /// Checks tensors, given in the order of the inputs, against each input's declaration.
+    /// Checks shapes, given in the order of the inputs, against each input's declaration and against each other.
     ///
     /// # Errors
-    /// The first tensor that is not what its input takes.
-    pub fn check(&self, inputs: &[Tensor]) -> Result<(), Mismatch> {
-        self.inputs
-            .iter()
-            .zip(inputs)
-            .try_for_each(|(port, tensor)| port.check(tensor.dtype(), tensor.shape()))
+    /// The first shape that is not what its input takes, or the first axis whose size differs from one of the same
+    /// name.
+    pub fn check(&self, shapes: &[Shape]) -> Result<(), Mismatch> {
+        let mut named: HashMap<&str, (&str, usize)> = HashMap::new();
+        for (port, shape) in self.inputs.iter().zip(shapes) {
+            port.check(port.dtype, shape)?;
+            for (dim, &size) in port.dims.iter().flatten().zip(shape) {
+                let Dim::Named(axis) = dim else { continue };
+                let (first, first_size) = *named.entry(axis).or_insert((&port.name, size));
+                if first_size != size {
+                    return Err(Mismatch::Axis {
+                        axis: axis.clone(),
+                        first: first.into(),
+                        first_size,
+                        second: port.name.clone(),
+                        second_size: size,
+                    });
+                }
+            }
+        }
+        Ok(())
     }
 }
 

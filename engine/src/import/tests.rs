@@ -198,6 +198,16 @@ fn what_is_no_model_is_refused_without_a_panic() {
 }
 
 #[test]
+fn axes_of_one_name_have_one_size() {
+    let mut graph = add_one();
+    graph.node[0].input[1] = "z".into();
+    graph.input.push(value("z", DType::F32, &["batch", "2"]));
+    let import = import(graph).unwrap();
+    let error = run(&import, &[f32s(&[1, 2], &[0.0; 2]), f32s(&[3, 2], &[0.0; 6])]).unwrap_err();
+    assert_eq!(error.to_string(), "axis `batch` is 1 in input `x` and 3 in input `z`; both are one size");
+}
+
+#[test]
 fn packed_weights_are_counted() {
     let side = 256;
     let weights: Vec<f32> = (0..side * side).map(|v| (v % 7) as f32).collect();
