@@ -76,6 +76,16 @@ pub enum Error {
         /// Inputs given.
         got: usize,
     },
+    /// A value of the graph is larger than all that models may take.
+    #[error("node `{node}` makes a value of shape {shape:?}, more than the {} that all models together may take", size(*.largest_bytes))]
+    TooLarge {
+        /// The node's name in the file.
+        node: String,
+        /// The value's shape.
+        shape: Vec<usize>,
+        /// Bytes that all models together may take.
+        largest_bytes: u64,
+    },
     /// The bytes do not fit under the ceiling.
     #[error(transparent)]
     DoesNotFit(#[from] DoesNotFit),
@@ -93,13 +103,13 @@ pub enum Error {
         lane_bytes: usize,
     },
     /// The run itself failed on these values.
-    #[error("the run failed: {reason}")]
+    #[error("the model cannot be run on these values: {reason}")]
     Run {
         /// The executor's own words.
         reason: String,
     },
     /// A dependency panicked during the run; caught, and nothing of it is kept.
-    #[error("the run gave up: {reason}")]
+    #[error("the model cannot be run on these values: {reason}")]
     Panicked {
         /// The panic's message.
         reason: String,
@@ -118,4 +128,17 @@ pub(crate) fn shapes_text<'a>(names: impl Iterator<Item = &'a str>, shapes: &[Sh
     let parts: Vec<String> =
         names.zip(shapes).map(|(name, shape)| format!("{name}={:?}", shape.as_slice())).collect();
     if parts.is_empty() { "no inputs".into() } else { parts.join(", ") }
+}
+
+/// Bytes for a person: `812 MiB`, `2.0 GiB`.
+pub fn size(bytes: u64) -> String {
+    const KIB: f64 = 1024.0;
+    let bytes_f = bytes as f64;
+    match bytes_f {
+        b if b >= KIB * KIB * KIB => format!("{:.1} GiB", b / (KIB * KIB * KIB)),
+        b if b >= KIB * KIB * 10.0 => format!("{:.0} MiB", b / (KIB * KIB)),
+        b if b >= KIB * KIB => format!("{:.1} MiB", b / (KIB * KIB)),
+        b if b >= KIB => format!("{:.1} KiB", b / KIB),
+        _ => format!("{bytes} bytes"),
+    }
 }

@@ -55,7 +55,7 @@ impl Model {
         let length =
             std::fs::metadata(path).map_err(|source| Error::Read { path: path.into(), source })?.len();
         let staging = ledger.reserve(owner, Kind::Weights, length)?;
-        let import = Import::open(path, narrowing)?;
+        let import = Import::open(path, narrowing, ledger.account().fixed.for_models())?;
         drop(staging);
         let weights = ledger.reserve(owner, Kind::Weights, import.weights_bytes() as u64)?;
         let signature = Arc::new(import.signature().clone());

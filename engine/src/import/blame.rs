@@ -13,6 +13,7 @@ pub(super) enum Failure {
     Error(String),
     Panic(String),
     Node { node: String, op: String, reason: String },
+    TooLarge { node: String, shape: Vec<usize>, largest_bytes: u64 },
 }
 
 impl Failure {
@@ -24,6 +25,9 @@ impl Failure {
                 Error::Prepare { shapes: shapes.into(), reason: format!("the importer gave up: {text}") }
             }
             Failure::Node { node, op, reason } => Error::Node { node, op, reason },
+            Failure::TooLarge { node, shape, largest_bytes } => {
+                Error::TooLarge { node, shape, largest_bytes }
+            }
         }
     }
 }

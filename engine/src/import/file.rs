@@ -92,8 +92,18 @@ fn port(kind: &'static str, value: &ValueInfoProto) -> Result<Port, Error> {
     Ok(Port { name: value.name.clone(), dtype, dims })
 }
 
-/// Every value that a node or output reads must come from somewhere: tract would panic on some that do not.
+/// Every value that a node or output reads must come from somewhere, and from one place only: tract would panic on
+/// some that do not.
 fn check_values(graph: &GraphProto) -> Result<(), Error> {
+    let mut once = HashSet::new();
+    let outputs = graph.node.iter().flat_map(|node| &node.output).filter(|name| !name.is_empty());
+    if let Some(twice) = outputs.into_iter().find(|name| !once.insert(name.as_str())) {
+        return Err(Error::Malformed { reason: format!("more than one node makes the value `{twice}`") });
+    }
+    let mut given = HashSet::new();
+    if let Some(twice) = graph.output.iter().find(|value| !given.insert(value.name.as_str())) {
+        return Err(Error::Malformed { reason: format!("it has more than one output `{}`", twice.name) });
+    }
     let made: HashSet<&str> = graph
         .input
         .iter()

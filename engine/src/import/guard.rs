@@ -34,7 +34,8 @@ pub(crate) fn caught<T>(work: impl FnOnce() -> T) -> Result<T, Panicked> {
             .map(|s| s.to_string())
             .or_else(|| payload.downcast_ref::<String>().cloned())
             .unwrap_or_else(|| "a panic without a message".into());
-        Panicked(text)
+        // The text of an error that was unwrapped can go on with a backtrace.
+        Panicked(text.lines().next().unwrap_or_default().into())
     })
 }
 

@@ -16,6 +16,7 @@ mod convert;
 mod file;
 mod fixed;
 mod guard;
+mod limits;
 mod prepare;
 mod reference;
 mod signature;
@@ -51,37 +52,52 @@ pub struct Import {
     source: Source,
     folder: Option<String>,
     weights_bytes: usize,
+    largest_bytes: u64,
 }
 
 impl Import {
     /// Imports the file at `path` as far as that goes without shapes.
+    ///
+    /// A value of the graph that is larger than `largest_bytes` is refused before anything is computed.
     ///
     /// External tensor data is read from the file's own folder only: no absolute path, no `..`, no link out.
     ///
     /// # Errors
     /// The file cannot be read, is malformed, has ops or dtypes that are not supported, or does not have what
     /// `narrowing` names.
-    pub fn open(path: &Path, narrowing: &Narrowing) -> Result<Import, Error> {
-        Import::from_file(file::open(path)?, narrowing)
+    pub fn open(path: &Path, narrowing: &Narrowing, largest_bytes: u64) -> Result<Import, Error> {
+        Import::from_file(file::open(path)?, narrowing, largest_bytes)
     }
 
     /// As [`Import::open`] from memory; `folder` is where external tensor data may lie.
     ///
     /// # Errors
     /// As [`Import::open`], reading aside.
-    pub fn decode(bytes: &[u8], folder: Option<&Path>, narrowing: &Narrowing) -> Result<Import, Error> {
+    pub fn decode(
+        bytes: &[u8],
+        folder: Option<&Path>,
+        narrowing: &Narrowing,
+        largest_bytes: u64,
+    ) -> Result<Import, Error> {
         let folder = folder.map(|path| path.to_string_lossy().into_owned());
-        Import::from_file(file::decode(bytes, folder)?, narrowing)
+        Import::from_file(file::decode(bytes, folder)?, narrowing, largest_bytes)
     }
 
-    fn from_file(mut file: file::OnnxFile, narrowing: &Narrowing) -> Result<Import, Error> {
+    fn from_file(
+        mut file: file::OnnxFile,
+        narrowing: &Narrowing,
+        largest_bytes: u64,
+    ) -> Result<Import, Error> {
+        if let Some(graph) = &file.proto.graph {
+            limits::check_written_shapes(graph, largest_bytes)?;
+        }
         fixed::fix_dims(&mut file, &narrowing.dims)?;
         fixed::fix_inputs(&mut file, &narrowing.constants)?;
         let signature = file.signature.clone();
         let folder = file.folder.clone();
         let source = Source::new(file)?;
         let weights_bytes = source.weights_bytes();
-        Ok(Import { signature, source, folder, weights_bytes })
+        Ok(Import { signature, source, folder, weights_bytes, largest_bytes })
     }
 
     /// What the model takes and gives; inputs fixed by the settings are left out.
@@ -104,7 +120,7 @@ impl Import {
             return Err(Error::InputCount { expected: inputs.len(), got: shapes.len() });
         }
         self.signature.check(shapes)?;
-        let typed = self.source.typed(self.folder.as_deref(), inputs, shapes);
+        let typed = self.source.typed(self.folder.as_deref(), inputs, shapes, self.largest_bytes);
         let reference = typed.and_then(|typed| {
             blame::on_graph(&typed, |model| Reference::new(model, &self.signature.outputs))
         });

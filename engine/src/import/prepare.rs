@@ -5,6 +5,7 @@ use super::conditions::{self, has_conditions};
 use super::convert::datum_type;
 use super::file::OnnxFile;
 use super::guard::caught;
+use super::limits::check_inferred_shapes;
 use super::signature::Port;
 use super::tract::pb::{GraphProto, ModelProto};
 use super::tract::{
@@ -55,6 +56,7 @@ impl Source {
         folder: Option<&str>,
         inputs: &[Port],
         shapes: &[Shape],
+        largest_bytes: u64,
     ) -> Result<TypedModel, Failure> {
         let folded;
         let parsed = match self {
@@ -69,7 +71,13 @@ impl Source {
                 &folded
             }
         };
-        on_graph(parsed, |model| declutter(set_shapes(model, inputs, shapes)?))
+        let analysed = on_graph(parsed, |model| {
+            let mut model = set_shapes(model, inputs, shapes)?;
+            model.analyse(false)?;
+            Ok(model)
+        })?;
+        check_inferred_shapes(&analysed, largest_bytes)?;
+        on_graph(&analysed, declutter)
     }
 }
 

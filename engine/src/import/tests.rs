@@ -73,7 +73,7 @@ pub(super) fn model(graph: GraphProto) -> Vec<u8> {
 }
 
 fn import(graph: GraphProto) -> Result<Import, Error> {
-    Import::decode(&model(graph), None, &Narrowing::default())
+    Import::decode(&model(graph), None, &Narrowing::default(), u64::MAX)
 }
 
 pub(super) fn run(import: &Import, inputs: &[Tensor]) -> Result<Vec<Tensor>, Error> {
@@ -145,7 +145,7 @@ fn a_constant_input_leaves_the_signature() {
     graph.input.push(value("w", DType::F32, &[]));
     let constants = [("w".to_string(), Constant::Floats(vec![2.5]))].into();
     let narrowing = Narrowing { constants, ..Default::default() };
-    let import = Import::decode(&model(graph), None, &narrowing).unwrap();
+    let import = Import::decode(&model(graph), None, &narrowing, u64::MAX).unwrap();
     assert_eq!(import.signature().inputs.len(), 1);
     let y = run(&import, &[f32s(&[1, 2], &[0.0, 1.0])]).unwrap();
     assert_eq!(as_f32(&y[0]), [2.5, 3.5]);
@@ -155,7 +155,7 @@ fn a_constant_input_leaves_the_signature() {
 fn a_named_axis_takes_the_size_from_the_settings() {
     let dims = [("batch".to_string(), 4)].into();
     let narrowing = Narrowing { dims, ..Default::default() };
-    let import = Import::decode(&model(add_one()), None, &narrowing).unwrap();
+    let import = Import::decode(&model(add_one()), None, &narrowing, u64::MAX).unwrap();
     assert_eq!(import.signature().inputs[0].fixed_shape(), Some(smallvec![4, 2]));
     let error = run(&import, &[f32s(&[1, 2], &[0.0, 1.0])]).unwrap_err();
     assert_eq!(error.to_string(), "input `x` takes shape [4, 2], got [1, 2]");
@@ -167,7 +167,8 @@ fn settings_that_fit_nothing_are_refused_by_name() {
         dims: dims.iter().map(|(name, size)| (name.to_string(), *size)).collect(),
         constants: constants.iter().map(|(name, value)| (name.to_string(), value.clone())).collect(),
     };
-    let refusal = |narrowing| Import::decode(&model(add_one()), None, &narrowing).err().unwrap().to_string();
+    let refusal =
+        |narrowing| Import::decode(&model(add_one()), None, &narrowing, u64::MAX).err().unwrap().to_string();
     assert_eq!(
         refusal(narrowing(&[("height", 3)], &[])),
         "dims.`height`: the model has no axis of that name; it has batch"
@@ -191,10 +192,36 @@ fn what_is_no_model_is_refused_without_a_panic() {
     let whole = model(add_one());
     for cut in 0..whole.len() {
         // A prefix can by chance be a smaller valid message; none may panic.
-        let _ = Import::decode(&whole[..cut], None, &Narrowing::default());
+        let _ = Import::decode(&whole[..cut], None, &Narrowing::default(), u64::MAX);
     }
-    let error = Import::decode(b"not a model at all", None, &Narrowing::default()).err().unwrap();
+    let error = Import::decode(b"not a model at all", None, &Narrowing::default(), u64::MAX).err().unwrap();
     assert!(matches!(error, Error::Malformed { .. }), "{error}");
+}
+
+#[test]
+fn a_few_bytes_that_describe_terabytes_are_refused_before_they_are_made() {
+    let side = 1 << 20;
+    let graph = GraphProto {
+        node: vec![
+            node("ConstantOfShape", &["shape"], &["huge"]),
+            node("ReduceSum", &["huge"], &["sum"]),
+            node("Add", &["x", "sum"], &["y"]),
+        ],
+        initializer: vec![longs("shape", &[2], &[side, side])],
+        input: vec![value("x", DType::F32, &["1"])],
+        output: vec![value("y", DType::F32, &[])],
+        ..Default::default()
+    };
+    let error = Import::decode(&model(graph.clone()), None, &Narrowing::default(), 1 << 30).err().unwrap();
+    assert!(matches!(error, Error::TooLarge { .. }), "{error}");
+    // The same size, out of a shape that the file does not tell.
+    let mut padded = graph;
+    padded.node = vec![node("MatMul", &["column", "row"], &["y"])];
+    padded.input = vec![value("column", DType::F32, &["n", "1"]), value("row", DType::F32, &["1", "n"])];
+    let import = Import::decode(&model(padded), None, &Narrowing::default(), 1 << 20).unwrap();
+    let (column, row) = (f32s(&[1024, 1], &[0.0; 1024]), f32s(&[1, 1024], &[0.0; 1024]));
+    let error = run(&import, &[column, row]).unwrap_err();
+    assert!(matches!(error, Error::TooLarge { .. }), "{error}");
 }
 
 #[test]
@@ -272,7 +299,7 @@ fn external_data_comes_from_the_models_own_folder_only() {
             value: location.into(),
         });
         std::fs::write(inside.join("model.onnx"), model(graph)).unwrap();
-        Import::open(&inside.join("model.onnx"), &Narrowing::default())
+        Import::open(&inside.join("model.onnx"), &Narrowing::default(), u64::MAX)
     };
     let y = run(&load("weights").unwrap(), &[f32s(&[1, 2], &[0.0, 1.0])]).unwrap();
     assert_eq!(as_f32(&y[0]), [1.0, 2.0]);

@@ -6,6 +6,7 @@ pub(super) use tract_onnx::prelude::{
     DatumType, InferenceFact, InferenceModel, InferenceModelExt, IntoArcTensor, IntoTensor, TDim, TValue,
     TVec, Tensor, TractResult, TypedModel,
 };
+pub(super) use tract_onnx::tract_hir::infer::Factoid;
 pub(super) use tract_onnx::tract_hir::internal::bail;
 pub(super) use tract_onnx::tract_hir::tract_core::model::{Fact, Graph, InletId, OutletId};
 pub(super) use tract_onnx::tract_hir::tract_core::ops::Op;

@@ -1,5 +1,6 @@
 //! The ledger: every byte is entered before it is used, by whom and why, and refunded when its holder goes.
 
+use crate::error::size;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -98,19 +99,6 @@ fn remedy(holders: &[(String, u64)]) -> String {
         let _ = write!(text, "{comma}`{owner}` ({})", size(*bytes));
     }
     text + ", or raise memory.ceiling"
-}
-
-/// Bytes for a person: `812 MiB`, `2.0 GiB`.
-pub fn size(bytes: u64) -> String {
-    const KIB: f64 = 1024.0;
-    let bytes_f = bytes as f64;
-    match bytes_f {
-        b if b >= KIB * KIB * KIB => format!("{:.1} GiB", b / (KIB * KIB * KIB)),
-        b if b >= KIB * KIB * 10.0 => format!("{:.0} MiB", b / (KIB * KIB)),
-        b if b >= KIB * KIB => format!("{:.1} MiB", b / (KIB * KIB)),
-        b if b >= KIB => format!("{:.1} KiB", b / KIB),
-        _ => format!("{bytes} bytes"),
-    }
 }
 
 /// The account itself, shared by all who load models.

@@ -2,4 +2,4 @@
 
 mod ledger;
 
-pub use ledger::{Account, DoesNotFit, Fixed, Held, Kind, Ledger, Reservation, size};
+pub use ledger::{Account, DoesNotFit, Fixed, Held, Kind, Ledger, Reservation};

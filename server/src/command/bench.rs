@@ -25,7 +25,12 @@ pub(super) fn run(arguments: &Bench) -> anyhow::Result<()> {
     let model = model::load(&arguments.model, &config)?;
     let given: Vec<(String, Shape)> =
         arguments.shapes.iter().map(|input| (input.name.clone(), input.shape.as_slice().into())).collect();
-    let shapes = model::shapes(model.signature(), &given, arguments.batch)?;
+    let shapes = model::shapes(
+        model.signature(),
+        &given,
+        arguments.batch,
+        "--shape NAME=1x2x3, a size for each axis",
+    )?;
     let program = model.program(&shapes)?;
     let inputs: Vec<Tensor> = model
         .signature()
@@ -114,7 +119,7 @@ fn report(arguments: &Bench, threads: usize, program: &Program, lanes: &[Lane]) 
         )?;
         writeln!(out, "throughput {rate:.1} runs a second over {} runs", times.len())?;
         if let Some(resident) = resident {
-            writeln!(out, "memory     {} resident", plimsoll_engine::slab::size(resident))?;
+            writeln!(out, "memory     {} resident", plimsoll_engine::error::size(resident))?;
         }
     }
     Ok(())

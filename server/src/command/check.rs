@@ -3,7 +3,8 @@
 use super::{logging, start};
 use crate::cli::Check;
 use crate::repository::{Availability, Indexed, owner};
-use plimsoll_engine::slab::{Account, size};
+use plimsoll_engine::error::size;
+use plimsoll_engine::slab::Account;
 use serde_json::json;
 use std::io::Write;
 use std::sync::Arc;

@@ -23,7 +23,7 @@ pub(super) fn run(arguments: &Infer) -> anyhow::Result<()> {
     }
     let named: Vec<(String, Shape)> =
         given.iter().map(|(name, tensor)| (name.clone(), tensor.shape().into())).collect();
-    let shapes = model::shapes(signature, &named, 1)?;
+    let shapes = model::shapes(signature, &named, 1, "--input NAME=FILE.npy")?;
     let inputs: Vec<Tensor> = signature
         .inputs
         .iter()

@@ -46,10 +46,13 @@ fn find(name: &str, config: &Config) -> anyhow::Result<(PathBuf, ModelSettings)>
 ///
 /// # Errors
 /// A given name or shape is none of the model's, or an axis stays open.
+///
+/// `remedy` tells how this command is given a shape, with NAME for the input's name.
 pub(super) fn shapes(
     signature: &Signature,
     given: &[(String, Shape)],
     batch: usize,
+    remedy: &str,
 ) -> anyhow::Result<Vec<Shape>> {
     let names = || signature.inputs.iter().map(|port| port.name.clone()).collect::<Vec<_>>().join(", ");
     if let Some((name, _)) =
@@ -69,8 +72,9 @@ pub(super) fn shapes(
         });
         let shape: Option<Shape> = dims.collect();
         shape.filter(|_| port.dims.is_some()).ok_or_else(|| {
+            let example = remedy.replace("NAME", &port.name);
             Usage(format!(
-                "input `{}` takes shape {}: give it a size with --shape {0}=AxBxC",
+                "input `{}` takes shape {}: settle it with {example}",
                 port.name,
                 port.shape_text()
             ))

@@ -29,9 +29,8 @@ pub(super) fn run(arguments: &Start) -> anyhow::Result<()> {
 }
 
 async fn serve(begun: start::Started, started: Instant) -> anyhow::Result<()> {
-    let start::Started { config, ledger, registry, metrics, lanes } = begun;
+    let start::Started { config, ledger, registry, metrics, lanes, admin_token } = begun;
     let stop = shutdown::on_signal()?;
-    let admin_token = config.server.admin_token_file.as_deref().map(token).transpose()?;
     let listener = TcpListener::bind(config.server.listen)
         .await
         .with_context(|| format!("cannot listen on {} (server.listen)", config.server.listen))?;
@@ -58,15 +57,6 @@ async fn serve(begun: start::Started, started: Instant) -> anyhow::Result<()> {
     app.scheduler.finish();
     tracing::info!("stopped");
     Ok(())
-}
-
-/// The admin token: the file's text without the space around it.
-fn token(file: &std::path::Path) -> anyhow::Result<String> {
-    let text = std::fs::read_to_string(file)
-        .with_context(|| format!("cannot read {} (server.admin_token_file)", file.display()))?;
-    let token = text.trim();
-    anyhow::ensure!(!token.is_empty(), "{} (server.admin_token_file) is empty", file.display());
-    Ok(token.into())
 }
 
 /// Loads what the configuration wants, then says ready. A model that cannot be loaded does not keep the others

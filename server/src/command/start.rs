@@ -18,6 +18,8 @@ pub(super) struct Started {
     pub(super) metrics: Metrics,
     /// Workers, and threads of each.
     pub(super) lanes: usize,
+    /// What an admin call must bring.
+    pub(super) admin_token: Option<String>,
 }
 
 /// The configuration that these arguments, the file and the environment make.
@@ -50,7 +52,8 @@ pub(super) fn start(config: Config) -> anyhow::Result<Started> {
         metrics.clone(),
     )
     .with_context(|| format!("the model folder {} (models.path) cannot be read", root.display()))?;
-    Ok(Started { config, ledger, registry, metrics, lanes })
+    let admin_token = config.server.admin_token_file.as_deref().map(token).transpose()?;
+    Ok(Started { config, ledger, registry, metrics, lanes, admin_token })
 }
 
 fn cores() -> usize {
@@ -72,9 +75,22 @@ pub(super) fn device(kind: Kind) -> anyhow::Result<()> {
     }
 }
 
+/// The admin token: the file's text without the space around it.
+fn token(file: &Path) -> anyhow::Result<String> {
+    let text = std::fs::read_to_string(file)
+        .with_context(|| format!("cannot read {} (server.admin_token_file)", file.display()))?;
+    let token = text.trim();
+    anyhow::ensure!(!token.is_empty(), "{} (server.admin_token_file) is empty", file.display());
+    Ok(token.into())
+}
+
 fn lines(config: &Config) -> anyhow::Result<Fixed> {
     // Where the system does not tell what is available, the default ceiling is taken at its word.
-    let limits = config.memory.limits(process::available_bytes().unwrap_or(u64::MAX))?;
+    let available = process::available_bytes().unwrap_or(u64::MAX);
+    let limits = config.memory.limits(available)?;
+    if limits.ceiling.as_u64() > available {
+        tracing::warn!(ceiling = %limits.ceiling, available = %bytesize::ByteSize(available), "the ceiling is above what is available now");
+    }
     let fixed = Fixed {
         ceiling: limits.ceiling.as_u64(),
         driver: 0,

@@ -93,8 +93,8 @@ impl Budget {
         if declared.is_some_and(|length| length > self.largest) {
             return Err(ApiError::too_large(self.largest));
         }
+        // Claimed as it arrives: what a client only announces takes no memory, and must not keep others out.
         let mut share = Share(None);
-        share.cover(self, declared.unwrap_or(0))?;
         let read = self.read(encoding, declared, body, &mut share);
         match tokio::time::timeout_at(deadline.into(), read).await {
             Ok(Ok((bytes, wire_bytes))) => Ok(Received { bytes, wire_bytes, share }),
@@ -200,7 +200,7 @@ struct Limited {
 impl Limited {
     fn new(limit: u64, expected: u64) -> Limited {
         // What a client declares is believed up to a point; more is allocated as it arrives.
-        const BELIEVED: u64 = 4 << 20;
+        const BELIEVED: u64 = 1 << 20;
         Limited { bytes: Vec::with_capacity(expected.min(limit).min(BELIEVED) as usize), limit }
     }
 }

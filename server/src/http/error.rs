@@ -159,11 +159,18 @@ impl From<LoadFailed> for ApiError {
 impl From<EngineError> for ApiError {
     fn from(error: EngineError) -> ApiError {
         match &error {
-            EngineError::DoesNotFit(_) => ApiError::new(StatusCode::INSUFFICIENT_STORAGE, error.to_string()),
+            EngineError::DoesNotFit(_) | EngineError::TooLarge { .. } => {
+                ApiError::new(StatusCode::INSUFFICIENT_STORAGE, error.to_string())
+            }
             EngineError::Workspace { .. } => {
                 ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, error.to_string())
             }
-            EngineError::Panicked { reason } => ApiError::internal(reason),
+            // A program was made for these shapes, and what it gives up on are the values: an index beyond a table,
+            // a division by zero.
+            EngineError::Panicked { reason } => {
+                tracing::warn!(reason, "a run gave up");
+                ApiError::bad_request(error.to_string())
+            }
             // The file, the settings, the shapes or the values: each is something that a client brought.
             _ => ApiError::bad_request(error.to_string()),
         }

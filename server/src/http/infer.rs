@@ -147,7 +147,9 @@ fn size(outputs: &[Tensor], index: usize) -> usize {
 /// error of a load is not.
 fn unfit(error: EngineError) -> ApiError {
     match error {
-        EngineError::DoesNotFit(refusal) => ApiError::too_much_workspace(&refusal.to_string()),
+        EngineError::DoesNotFit(_) | EngineError::TooLarge { .. } => {
+            ApiError::too_much_workspace(&error.to_string())
+        }
         other => other.into(),
     }
 }

@@ -148,6 +148,13 @@ async fn shapes_that_do_not_fit_under_the_ceiling_are_422_with_the_figures() {
     let response = server.call("POST", "/v2/models/digits/infer", body).await;
     assert_eq!(response.status(), StatusCode::UNPROCESSABLE_ENTITY);
     let sentence = sentence(response).await;
+    assert!(sentence.contains("all models together may take"), "{sentence}");
+    // Smaller than that, and still more than is free beside what the model holds.
+    let body = one_image().replace("[1,1,8,8]", "[30,1,8,8]");
+    let body = body.replace(&vec!["0"; 64].join(","), &vec!["0"; 64 * 30].join(","));
+    let response = server.call("POST", "/v2/models/digits/infer", body).await;
+    assert_eq!(response.status(), StatusCode::UNPROCESSABLE_ENTITY);
+    let sentence = json(response).await["error"].to_string();
     assert!(sentence.contains("needs") && sentence.contains("free under the ceiling"), "{sentence}");
 }
 

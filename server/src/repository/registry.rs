@@ -187,6 +187,7 @@ impl Registry {
         };
         let mut newest = Ok(());
         for version in work {
+            tracing::info!(model = name, version = version.version, "loading");
             self.set(name, version.version, |slot| slot.state = State::Loading);
             let result = self.load_version(name, &version, &settings).await;
             let outcome = if result.is_ok() { "success" } else { "failed" };

@@ -78,6 +78,7 @@ impl Served {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let owner = owner(name, &found.version.to_string());
         let model = Model::load(&found.file, &owner, &narrowing(settings), defaults.limits, ledger)?;
+        check_labels(model.signature(), settings)?;
         for shapes in first_shapes(model.signature(), settings)? {
             model.program(&shapes)?;
         }
@@ -196,6 +197,29 @@ fn constant(written: &Constant) -> import::Constant {
         Values::Floats(values) => import::Constant::Floats(values.clone()),
         Values::Strings(values) => import::Constant::Text(values.clone()),
     }
+}
+
+/// Labels name the classes of an output that there is, one for each where their number is fixed.
+fn check_labels(signature: &Signature, settings: &ModelSettings) -> Result<(), Error> {
+    for (name, labels) in &settings.labels {
+        let refused = |reason: String| Error::Setting { setting: format!("labels.`{name}`"), reason };
+        let Some(port) = signature.outputs.iter().find(|port| port.name == *name) else {
+            let names: Vec<&str> = signature.outputs.iter().map(|port| port.name.as_str()).collect();
+            return Err(refused(format!(
+                "the model has no output of that name; it gives {}",
+                names.join(", ")
+            )));
+        };
+        if let Some(Dim::Fixed(classes)) = port.dims.as_ref().and_then(|dims| dims.last())
+            && *classes != labels.len()
+        {
+            return Err(refused(format!(
+                "the output's last axis has {classes} classes, got {} names",
+                labels.len()
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// The shapes to prepare before the model is ready: those of the settings, else the only ones that it takes, else
