@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// Serves ONNX models over HTTP from one preallocated block of memory, and never passes the ceiling you set.
+/// Serves ONNX models over HTTP; a model that does not fit under the ceiling you set is refused with the figures.
 #[derive(Debug, Parser)]
 #[command(name = "plimsoll", version, arg_required_else_help = true)]
 #[command(after_help = "\
