@@ -1,7 +1,6 @@
 //! Connections: accepted here, served by the router, and let go of without losing a request.
 
 use axum::Router;
-use futures_util::FutureExt;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use std::io;
@@ -47,17 +46,33 @@ pub(crate) async fn serve(
         () = accept => {}
         () = async { stop.cancelled().await; tokio::time::sleep(lead).await } => {}
     }
-    // Those whose connection the kernel has made, and who may have sent their request, are let in yet.
-    while let Some(Ok((stream, _))) = listener.accept().now_or_never() {
+    for stream in last(listener)? {
         connections.spawn(connection(stream, router.clone(), closing.clone()));
     }
-    drop(listener);
     closing.cancel();
     connections.close();
     if tokio::time::timeout(grace.saturating_sub(lead), connections.wait()).await.is_err() {
         tracing::warn!(connections = connections.len(), "the grace period is over; open connections are cut");
     }
     Ok(())
+}
+
+/// Takes in those whose connection the kernel has made, and who may have sent their request, and stops listening.
+/// Nothing is awaited between the last look and the end: whoever comes in between is reset by the kernel.
+fn last(listener: TcpListener) -> io::Result<Vec<TcpStream>> {
+    let listener = listener.into_std()?;
+    let mut taken = vec![];
+    while let Ok((stream, _)) = listener.accept() {
+        taken.push(stream);
+    }
+    drop(listener);
+    taken
+        .into_iter()
+        .map(|stream| {
+            stream.set_nonblocking(true)?;
+            TcpStream::from_std(stream)
+        })
+        .collect()
 }
 
 /// A connection that a client gave up is nothing; running out of descriptors passes when others close.
