@@ -79,7 +79,8 @@ def test_a_body_at_the_limit_is_taken(narrow):
 
 def test_bodies_over_their_budget_together_are_429_until_one_is_gone(narrow):
     with Raw(narrow) as raw:
-        raw.head(DOUBLE, f"Content-Length: {200 * KIB}").send(bytes(KIB))
+        # Announced bytes take nothing: the budget counts what has come.
+        raw.head(DOUBLE, f"Content-Length: {200 * KIB + 1}").send(bytes(200 * KIB))
         until(lambda: narrow.metric("plimsoll_bodies_bytes") >= 200 * KIB)
         body, headers = v2.encode({"x": np.ones((5000, 4), np.float32)})
         answer = narrow.post(DOUBLE, body, headers)
@@ -88,6 +89,13 @@ def test_bodies_over_their_budget_together_are_429_until_one_is_gone(narrow):
         assert v2.try_infer(narrow, "double", ROW).status == 200, "a small one still has room"
     until(lambda: narrow.metric("plimsoll_bodies_bytes") == 0)
     assert narrow.post(DOUBLE, body, headers).status == 200
+
+
+def test_bytes_that_are_only_announced_keep_nobody_out(narrow):
+    with Raw(narrow) as raw:
+        raw.head(DOUBLE, f"Content-Length: {200 * KIB}").send(bytes(KIB))
+        body, headers = v2.encode({"x": np.ones((5000, 4), np.float32)})
+        assert narrow.post(DOUBLE, body, headers).status == 200
 
 
 def test_a_shape_that_needs_more_workspace_than_a_lane_has_is_422_with_the_figures(serve, models):
