@@ -1,4 +1,4 @@
-//! The engine of Plimsoll: ONNX bytes in, tensors out, every byte of it under a ceiling.
+//! The engine of Plimsoll: ONNX bytes in, tensors out, and a ledger of what models hold under a ceiling.
 //!
 //! Synchronous; knows no tokio, HTTP, JSON or environment. The modules stand in the order of a model's journey,
 //! and each imports only those above it:

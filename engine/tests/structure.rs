@@ -97,8 +97,9 @@ fn a_stage_of_the_engine_imports_only_earlier_stages() {
 
 #[test]
 fn wire_types_are_named_by_the_http_side_alone() {
-    let outside = naming("wire::", "server/src", "server/src/http");
-    assert_eq!(outside, [] as [PathBuf; 0]);
+    for word in ["wire::", "InferRequest", "InferResponse", "ModelMetadata", "ModelConfig", "ModelStats"] {
+        assert_eq!(naming(word, "server/src", "server/src/http"), [] as [PathBuf; 0], "{word}");
+    }
 }
 
 #[test]

@@ -77,7 +77,10 @@ impl Metrics {
             }
         }
         let handle = recorder.handle();
-        Ok(Metrics { recorder: Arc::new(recorder), handle })
+        let metrics = Metrics { recorder: Arc::new(recorder), handle };
+        let labels = [("version", env!("CARGO_PKG_VERSION").to_string()), ("device", "cpu".to_string())];
+        metrics.gauge(&BUILD_INFO, &labels).set(1.0);
+        Ok(metrics)
     }
 
     /// The Prometheus text form of everything.

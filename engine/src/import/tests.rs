@@ -270,7 +270,7 @@ fn a_value_that_nothing_makes_is_named() {
 
 #[test]
 fn a_panic_in_the_importer_becomes_an_error_that_names_the_node() {
-    // tract indexes the axis of a Concat without looking.
+    // tract takes the axis of a Flatten without looking.
     let mut graph = add_one();
     let mut unsound = node("Flatten", &["y"], &["z"]);
     unsound.attribute.push(AttributeProto { name: "axis".into(), i: 77, r#type: 2, ..Default::default() });

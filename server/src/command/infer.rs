@@ -2,9 +2,8 @@
 
 use super::{Usage, model, npy, start};
 use crate::cli::Infer;
-use crate::http::{InferResponse, Output, encode};
+use crate::http::answer_json;
 use anyhow::{Context, bail};
-use bytes::Bytes;
 use plimsoll_engine::program::Workspace;
 use plimsoll_engine::tensor::{Data, Shape, Tensor, volume};
 use std::io::Write;
@@ -48,7 +47,7 @@ pub(super) fn run(arguments: &Infer) -> anyhow::Result<()> {
     }
     let mut out = std::io::stdout().lock();
     if arguments.json {
-        out.write_all(&json(&arguments.model.to_string(), &named)?)?;
+        out.write_all(&answer_json(&arguments.model.to_string(), &named)?)?;
         writeln!(out)?;
     } else {
         for (name, tensor) in &named {
@@ -59,12 +58,6 @@ pub(super) fn run(arguments: &Infer) -> anyhow::Result<()> {
         }
     }
     Ok(())
-}
-
-/// The answer that the server would give, as JSON.
-fn json(model: &str, outputs: &[(&str, &Tensor)]) -> anyhow::Result<Bytes> {
-    let outputs = outputs.iter().map(|(name, tensor)| Output { name, tensor, binary: false }).collect();
-    Ok(encode(&InferResponse { model_name: model, model_version: "1", id: None, outputs })?.body)
 }
 
 /// The first values of a tensor, for a person.
@@ -81,7 +74,7 @@ fn beginning(tensor: &Tensor) -> anyhow::Result<String> {
         (None, Data::Plain(_)) => return Ok(String::new()),
     };
     // JSON cannot hold NaN and infinities; a person is told so by the error's own words.
-    let values = match json("", &[("", &part)]) {
+    let values = match answer_json("", &[("", &part)]) {
         Ok(body) => serde_json::from_slice::<serde_json::Value>(&body)?["outputs"][0]["data"].to_string(),
         Err(error) => error.to_string(),
     };

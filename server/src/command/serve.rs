@@ -88,8 +88,6 @@ async fn upkeep(app: Arc<App>) {
 }
 
 fn describe(app: &App, lanes: usize) {
-    let labels = [("version", env!("CARGO_PKG_VERSION").to_string()), ("device", "cpu".to_string())];
-    app.metrics.gauge(&crate::metrics::BUILD_INFO, &labels).set(1.0);
     let account = app.ledger.account();
     let size = bytesize::ByteSize;
     tracing::info!(

@@ -5,7 +5,7 @@ use super::body::Received;
 use super::error::ApiError;
 use super::wire::request::{InferRequest, decode};
 use super::wire::response::{Encoded, InferResponse, Output, encode};
-use crate::repository::{LoadFailed, NotServed, Served, Spent};
+use crate::repository::{LoadFailed, Served, Spent};
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
@@ -56,19 +56,11 @@ fn outcome(status: StatusCode) -> &'static str {
 
 async fn find(app: &App, target: &Target) -> Result<Arc<Served>, ApiError> {
     let version = target.version.as_deref();
-    match app.registry.get(&target.model, version) {
+    match app.registry.demand(&target.model, version).await {
         Ok(served) => Ok(served),
-        Err(NotServed::NotReady { .. }) if app.registry.on_demand() => {
-            match app.registry.demand(&target.model, version).await {
-                Ok(served) => Ok(served),
-                // To a request, a model that cannot be loaded is a model that is not ready.
-                Err(LoadFailed::Unknown(not_served)) => Err(not_served.into()),
-                Err(error) => {
-                    Err(ApiError::not_ready(&format!("model `{}` is not ready: {error}", target.model)))
-                }
-            }
-        }
-        Err(error) => Err(error.into()),
+        Err(LoadFailed::Unknown(not_served)) => Err(not_served.into()),
+        // To a request, a model that cannot be loaded is a model that is not ready.
+        Err(error) => Err(ApiError::not_ready(&format!("model `{}` is not ready: {error}", target.model))),
     }
 }
 
@@ -84,7 +76,7 @@ async fn answer(
     let header_length = header_length(parts)?;
     let received = app.budget.receive(parts, body, arrived + served.timeout).await?;
     let wire_bytes = received.wire_bytes;
-    // The share of the budget is held until the inputs, which may point into the body, are gone.
+    // The share of the budget goes with the inputs, which may point into the body, whatever becomes of the caller.
     let Received { bytes, share, .. } = received;
     let request = {
         let served = Arc::clone(served);
@@ -97,9 +89,8 @@ async fn answer(
     let preparing = tokio::time::timeout_at(deadline.into(), served.program(&inputs));
     let program = preparing.await.map_err(|_| ApiError::expired(false))?.map_err(unfit)?;
     let decoded = Instant::now();
-    let ticket = app.scheduler.submit(served.class(), program, inputs, deadline)?;
+    let ticket = app.scheduler.submit(served.class(), program, inputs, Box::new(share), deadline)?;
     let done = ticket.wait().await?;
-    drop(share);
     let ran = Instant::now();
     let text: usize =
         wanted.iter().filter(|output| !output.binary).map(|o| size(&done.outputs, o.index)).sum();

@@ -34,7 +34,7 @@ pub(crate) use app::App;
 pub(crate) use body::Budget;
 pub(crate) use listen::serve;
 pub(crate) use routes::router;
-pub(crate) use wire::response::{InferResponse, Output, encode};
+pub(crate) use wire::response::answer_json;
 
 #[cfg(test)]
 mod tests;

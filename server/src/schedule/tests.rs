@@ -106,13 +106,17 @@ async fn a_job_runs_and_its_answer_comes_back() {
     let scheduler = Scheduler::start(2, 1).unwrap();
     let deadline = Instant::now() + Duration::from_secs(60);
     let tickets: Vec<_> = (0..3)
-        .map(|_| scheduler.submit(class(1, 5, MS), Arc::clone(&program), inputs.clone(), deadline).unwrap())
+        .map(|_| {
+            scheduler
+                .submit(class(1, 5, MS), Arc::clone(&program), inputs.clone(), Box::new(()), deadline)
+                .unwrap()
+        })
         .collect();
     for ticket in tickets {
         assert_eq!(ticket.wait().await.unwrap().outputs[0].shape(), [1, 10]);
     }
     scheduler.finish();
-    let late = scheduler.submit(class(1, 5, MS), program, inputs, deadline);
+    let late = scheduler.submit(class(1, 5, MS), program, inputs, Box::new(()), deadline);
     assert!(matches!(late.err(), Some(Admission::Closed)));
 }
 
@@ -122,7 +126,7 @@ async fn a_deadline_that_passes_in_the_queue_is_told_in_time_and_frees_the_place
     // No lane ever takes the job.
     let scheduler = Scheduler::start(0, 1).unwrap();
     let begun = Instant::now();
-    let ticket = scheduler.submit(class(1, 5, MS), program, inputs, begun + 30 * MS).unwrap();
+    let ticket = scheduler.submit(class(1, 5, MS), program, inputs, Box::new(()), begun + 30 * MS).unwrap();
     assert_eq!(scheduler.queued(), 1);
     assert!(matches!(ticket.wait().await, Err(Failed::Expired { begun: false })));
     assert!(begun.elapsed() >= 30 * MS);
@@ -134,7 +138,7 @@ async fn a_caller_that_goes_away_frees_its_place() {
     let (program, inputs) = digits();
     let scheduler = Scheduler::start(0, 1).unwrap();
     let deadline = Instant::now() + Duration::from_secs(60);
-    let ticket = scheduler.submit(class(1, 5, MS), program, inputs, deadline).unwrap();
+    let ticket = scheduler.submit(class(1, 5, MS), program, inputs, Box::new(()), deadline).unwrap();
     drop(ticket);
     assert_eq!(scheduler.queued(), 0);
 }

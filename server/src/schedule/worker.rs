@@ -13,6 +13,8 @@ use tokio::sync::oneshot;
 struct Job {
     program: Arc<Program>,
     inputs: Vec<Tensor>,
+    /// Whatever must live as long as the inputs, such as their share of a budget.
+    held: Box<dyn Send>,
     deadline: Instant,
     entered: Instant,
     reply: oneshot::Sender<Result<Done, Failed>>,
@@ -98,11 +100,12 @@ impl Scheduler {
         class: Class,
         program: Arc<Program>,
         inputs: Vec<Tensor>,
+        held: Box<dyn Send>,
         deadline: Instant,
     ) -> Result<Ticket, Admission> {
         let (reply, answer) = oneshot::channel();
         let entered = Instant::now();
-        let job = Job { program, inputs, deadline, entered, reply };
+        let job = Job { program, inputs, held, deadline, entered, reply };
         let mut state = self.shared.state();
         if state.closed {
             return Err(Admission::Closed);
@@ -172,7 +175,7 @@ fn next(shared: &Shared) -> Option<(Workspace, Job)> {
 
 /// Runs a job on a lane, gives the lane back and answers.
 fn run(shared: &Shared, mut lane: Workspace, job: Job) {
-    let Job { program, inputs, deadline, entered, reply } = job;
+    let Job { program, inputs, held, deadline, entered, reply } = job;
     let started = Instant::now();
     let result = if started >= deadline {
         Err(Failed::Expired { begun: false })
@@ -183,9 +186,9 @@ fn run(shared: &Shared, mut lane: Workspace, job: Job) {
             .map(|()| Done { outputs, queued: started - entered, computed: started.elapsed() })
             .map_err(Failed::Run)
     };
-    // The inputs lie in the request's body, whose bytes are budgeted, and the program may be all that is left of a
+    // The inputs lie in the request's body, whose bytes are budgeted (`held`), and the program may be all that is left of a
     // model that was unloaded: both go before anyone is told.
-    drop((inputs, program));
+    drop((inputs, held, program));
     // The lane too: whoever asks next finds it idle.
     let mut state = shared.state();
     state.idle.push(lane);

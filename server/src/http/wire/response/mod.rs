@@ -50,6 +50,15 @@ impl Encoded {
     }
 }
 
+/// The answer that a request for all outputs as JSON would get.
+///
+/// # Errors
+/// As [`encode`].
+pub(crate) fn answer_json(model_name: &str, outputs: &[(&str, &Tensor)]) -> Result<Bytes, EncodeError> {
+    let outputs = outputs.iter().map(|(name, tensor)| Output { name, tensor, binary: false }).collect();
+    Ok(encode(&InferResponse { model_name, model_version: "1", id: None, outputs })?.body)
+}
+
 /// Why an answer cannot be written.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum EncodeError {
