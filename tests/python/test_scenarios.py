@@ -83,7 +83,8 @@ def test_what_runs_when_its_model_is_unloaded_finishes(serve, models):
     nets.slow(models / "slow.onnx", 200)
     server = serve(models)
     with Load(server, "slow", ONE, threads=2) as load:
-        until(lambda: server.metric("plimsoll_bodies_bytes") > 0)
+        # Both requests are in: the budget counts each as 1 KiB.
+        until(lambda: server.metric("plimsoll_bodies_bytes") >= 2 * 1024)
         assert server.unload("slow").status == 200
         load.wait_for(4)
     assert load.statuses()[200] >= 2 and set(load.statuses()) == {200, 503}
