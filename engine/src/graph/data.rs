@@ -1,0 +1,252 @@
+//! The elements of a constant: in memory, still in the model's file, or made of another constant's as they are read.
+
+use bytes::Bytes;
+use half::f16;
+use std::fs::{File, Metadata};
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use xxhash_rust::xxh3::xxh3_128;
+
+/// The row-major elements of a constant.
+#[derive(Clone, Debug)]
+pub enum Data {
+    /// In memory.
+    Bytes(Bytes),
+    /// In a file, read when they are asked for.
+    File(FileRange),
+    /// f32 elements of `base`, element i times `factors[(i / inner) % factors.len()]`.
+    Scaled {
+        /// What is multiplied.
+        base: Box<Data>,
+        /// A factor for each index of an axis.
+        factors: Arc<[f32]>,
+        /// Elements that one index of that axis spans.
+        inner: usize,
+    },
+    /// f32 elements that are f16 in the base.
+    Widened(Box<Data>),
+}
+
+/// Neighbouring bytes of a file.
+#[derive(Clone, Debug)]
+pub struct FileRange {
+    file: Arc<DataFile>,
+    offset: u64,
+    len: usize,
+}
+
+/// A file that is kept open and must stay as it was when it was opened. It is read and never mapped: a file cut
+/// short under a mapping would kill the process. Another file put in its place under its name does no harm.
+#[derive(Debug)]
+pub struct DataFile {
+    file: File,
+    path: PathBuf,
+    stamp: Stamp,
+}
+
+/// What changes when someone writes to a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Stamp {
+    device: u64,
+    inode: u64,
+    len: u64,
+    modified: (i64, i64),
+}
+
+/// What tells the elements of one constant from another's without reading files.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Identity(Kind);
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Kind {
+    Content(u128),
+    File(Stamp, u64, usize),
+    Scaled(Box<Kind>, u128, usize),
+    Widened(Box<Kind>),
+}
+
+impl Data {
+    /// Bytes of all elements.
+    pub fn len(&self) -> usize {
+        match self {
+            Data::Bytes(bytes) => bytes.len(),
+            Data::File(range) => range.len,
+            Data::Scaled { base, .. } => base.len(),
+            Data::Widened(base) => base.len().saturating_mul(2),
+        }
+    }
+
+    /// Whether there are no elements.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Bytes of memory that the elements take now.
+    pub fn held_bytes(&self) -> usize {
+        match self {
+            Data::Bytes(bytes) => bytes.len(),
+            Data::File(_) => 0,
+            Data::Scaled { base, factors, .. } => base.held_bytes() + factors.len() * 4,
+            Data::Widened(base) => base.held_bytes(),
+        }
+    }
+
+    /// Reads the bytes from `offset` on, as many as `to` has; a large constant is read in pieces.
+    ///
+    /// # Errors
+    /// There are not so many, the file cannot be read, or someone has written to it since it was opened.
+    pub fn read(&self, offset: usize, to: &mut [u8]) -> io::Result<()> {
+        let end = offset.checked_add(to.len()).filter(|end| *end <= self.len());
+        let Some(end) = end else {
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "a constant ends before it is read"));
+        };
+        match self {
+            Data::Bytes(bytes) => to.copy_from_slice(&bytes[offset..end]),
+            Data::File(range) => range.file.read(range.offset + offset as u64, to)?,
+            Data::Scaled { base, factors, inner } => {
+                if !offset.is_multiple_of(4) || !to.len().is_multiple_of(4) {
+                    return self.read_within_floats(offset, to);
+                }
+                base.read(offset, to)?;
+                let (inner, count) = ((*inner).max(1), factors.len().max(1));
+                for (at, four) in to.chunks_exact_mut(4).enumerate() {
+                    let factor = factors.get((offset / 4 + at) / inner % count).copied().unwrap_or(1.0);
+                    let scaled = f32::from_le_bytes([four[0], four[1], four[2], four[3]]) * factor;
+                    four.copy_from_slice(&scaled.to_le_bytes());
+                }
+            }
+            Data::Widened(base) => {
+                if !offset.is_multiple_of(4) || !to.len().is_multiple_of(4) {
+                    return self.read_within_floats(offset, to);
+                }
+                // The halves fill the second half of the place and are widened from its beginning on: what is
+                // written never passes what is still to be read.
+                let middle = to.len() / 2;
+                base.read(offset / 2, &mut to[middle..])?;
+                for at in 0..to.len() / 4 {
+                    let from = middle + at * 2;
+                    let wide = f16::from_le_bytes([to[from], to[from + 1]]).to_f32();
+                    to[at * 4..at * 4 + 4].copy_from_slice(&wide.to_le_bytes());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A range that begins or ends inside an f32, by way of the whole numbers around it.
+    fn read_within_floats(&self, offset: usize, to: &mut [u8]) -> io::Result<()> {
+        let (start, end) = (offset / 4 * 4, (offset + to.len()).next_multiple_of(4));
+        let mut whole = vec![0; end - start];
+        self.read(start, &mut whole)?;
+        to.copy_from_slice(&whole[offset - start..][..to.len()]);
+        Ok(())
+    }
+
+    /// All elements, in memory.
+    ///
+    /// # Errors
+    /// As [`Data::read`].
+    pub fn load(&self) -> io::Result<Bytes> {
+        if let Data::Bytes(bytes) = self {
+            return Ok(bytes.clone());
+        }
+        let mut bytes = vec![0; self.len()];
+        self.read(0, &mut bytes)?;
+        Ok(bytes.into())
+    }
+
+    /// Some of the bytes; `None` where there are not so many, or where they are not those of a base as they are.
+    pub fn slice(&self, offset: usize, len: usize) -> Option<Data> {
+        let end = offset.checked_add(len).filter(|end| *end <= self.len())?;
+        match self {
+            Data::Bytes(bytes) => Some(Data::Bytes(bytes.slice(offset..end))),
+            Data::File(range) => Some(Data::File(FileRange {
+                file: Arc::clone(&range.file),
+                offset: range.offset + offset as u64,
+                len,
+            })),
+            Data::Scaled { .. } | Data::Widened(_) => None,
+        }
+    }
+
+    /// What tells these elements from others: their hash where they are in memory, else where they are from.
+    pub fn identity(&self) -> Identity {
+        Identity(self.kind())
+    }
+
+    fn kind(&self) -> Kind {
+        match self {
+            Data::Bytes(bytes) => Kind::Content(xxh3_128(bytes)),
+            Data::File(range) => Kind::File(range.file.stamp, range.offset, range.len),
+            Data::Scaled { base, factors, inner } => {
+                Kind::Scaled(Box::new(base.kind()), xxh3_128(bytemuck::cast_slice(factors)), *inner)
+            }
+            Data::Widened(base) => Kind::Widened(Box::new(base.kind())),
+        }
+    }
+}
+
+impl From<Bytes> for Data {
+    fn from(bytes: Bytes) -> Data {
+        Data::Bytes(bytes)
+    }
+}
+
+impl DataFile {
+    /// Opens a file and remembers what it is like now.
+    ///
+    /// # Errors
+    /// It cannot be opened or is no regular file.
+    pub fn open(path: &Path) -> io::Result<DataFile> {
+        let file = File::open(path)?;
+        let metadata = file.metadata()?;
+        if !metadata.is_file() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file"));
+        }
+        Ok(DataFile { file, path: path.into(), stamp: Stamp::of(&metadata) })
+    }
+
+    /// Bytes of the file.
+    pub fn len(&self) -> u64 {
+        self.stamp.len
+    }
+
+    /// Whether the file is empty.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The whole file.
+    pub fn whole(self) -> Data {
+        let len = usize::try_from(self.stamp.len).unwrap_or(usize::MAX);
+        Data::File(FileRange { file: Arc::new(self), offset: 0, len })
+    }
+
+    fn read(&self, offset: u64, to: &mut [u8]) -> io::Result<()> {
+        let read = self.file.read_exact_at(to, offset);
+        // Looked at afterwards, so that a change during the reading is seen too.
+        if Stamp::of(&self.file.metadata()?) != self.stamp {
+            return Err(io::Error::other(format!(
+                "{} has changed since the model was loaded",
+                self.path.display()
+            )));
+        }
+        read
+    }
+}
+
+impl Stamp {
+    fn of(metadata: &Metadata) -> Stamp {
+        Stamp {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            len: metadata.len(),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
