@@ -14,6 +14,7 @@ pub(super) enum Failure {
     Panic(String),
     Node { node: String, op: String, reason: String },
     TooLarge { node: String, shape: Vec<usize>, largest_bytes: u64 },
+    Weights { name: String, source: std::io::Error },
 }
 
 impl Failure {
@@ -28,6 +29,16 @@ impl Failure {
             Failure::TooLarge { node, shape, largest_bytes } => {
                 Error::TooLarge { node, shape, largest_bytes }
             }
+            Failure::Weights { name, source } => Error::Weights { name, source },
+        }
+    }
+
+    /// Whether the failure may be for want of a value that has not been read, and if so what was said of it.
+    pub(super) fn may_want_values(&self) -> Option<String> {
+        match self {
+            Failure::Error(text) | Failure::Panic(text) => Some(text.clone()),
+            Failure::Node { node, reason, .. } => Some(format!("{node}: {reason}")),
+            Failure::TooLarge { .. } | Failure::Weights { .. } => None,
         }
     }
 }

@@ -66,6 +66,14 @@ pub(super) fn datum_type(dtype: DType) -> DatumType {
     }
 }
 
+/// The dtype of a tract datum type; sizes that tract computes symbolically are I64. `None` where it is none of ours.
+pub(super) fn dtype_of_tract(datum_type: DatumType) -> Option<DType> {
+    if datum_type == DatumType::TDim {
+        return Some(DType::I64);
+    }
+    DType::ALL.into_iter().find(|dtype| self::datum_type(*dtype) == datum_type)
+}
+
 /// Copies one of our tensors into one of tract's, which owns aligned memory.
 pub(super) fn to_tract(tensor: &Tensor) -> TractResult<TractTensor> {
     match tensor.data() {

@@ -3,18 +3,24 @@
 use super::convert::dtype_of_onnx;
 use super::guard::caught;
 use super::signature::{Dim, Port, Signature};
+use super::skeleton::{self, LARGE_BYTES, ScanError};
 use super::tract::pb::type_proto::Value;
 use super::tract::pb::{GraphProto, ModelProto, NodeProto, ValueInfoProto, tensor_shape_proto};
 use super::tract::{Onnx, reader};
+use super::weights::Weights;
 use crate::error::Error;
+use crate::graph::{Data, DataFile};
+use bytes::Bytes;
 use prost::Message;
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 
 /// A decoded model file.
 pub(super) struct OnnxFile {
-    /// The file as decoded.
+    /// The file as decoded, with an input in the place of every constant that stays in the file.
     pub(super) proto: ModelProto,
+    /// The constants that stay in the file.
+    pub(super) weights: Weights,
     /// The folder that external tensor data may come from, and from nowhere else.
     pub(super) folder: Option<String>,
     /// What the file says that it takes and gives.
@@ -27,30 +33,59 @@ pub(super) struct OnnxFile {
 /// The file cannot be read, is no ONNX model, has inputs that are no tensors of a served dtype, or uses ops that
 /// nothing here knows.
 pub(super) fn open(path: &Path) -> Result<OnnxFile, Error> {
-    let read = |source| Error::Read { path: path.into(), source };
-    // Read, not mapped: a file cut short under a mapping would kill the process.
-    let bytes = std::fs::read(path).map_err(read)?;
+    let unread = |source| Error::Read { path: path.into(), source };
+    let file = DataFile::open(path).map_err(unread)?.whole();
     let folder = path.parent().map(|parent| parent.to_string_lossy().into_owned());
-    decode(&bytes, folder)
+    decode(&file, folder).map_err(|failure| match failure {
+        Failure::Scan(ScanError::Read(source)) => unread(source),
+        other => other.into(),
+    })
 }
 
 /// Decodes a model from memory; `folder` is where its external tensor data may lie.
 ///
 /// # Errors
 /// As [`open`], reading aside.
-pub(super) fn decode(bytes: &[u8], folder: Option<String>) -> Result<OnnxFile, Error> {
+pub(super) fn from_memory(bytes: &[u8], folder: Option<String>) -> Result<OnnxFile, Error> {
+    decode(&Data::Bytes(Bytes::copy_from_slice(bytes)), folder).map_err(Error::from)
+}
+
+enum Failure {
+    Scan(ScanError),
+    Other(Error),
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        Failure::Other(error)
+    }
+}
+
+impl From<Failure> for Error {
+    fn from(failure: Failure) -> Error {
+        match failure {
+            Failure::Scan(error) => Error::Malformed { reason: error.to_string() },
+            Failure::Other(error) => error,
+        }
+    }
+}
+
+fn decode(file: &Data, folder: Option<String>) -> Result<OnnxFile, Failure> {
     let malformed = |reason: String| Error::Malformed { reason };
-    let proto = caught(|| ModelProto::decode(bytes))
+    let skeleton = skeleton::scan(file, LARGE_BYTES).map_err(Failure::Scan)?;
+    let mut proto = caught(|| ModelProto::decode(&skeleton.message[..]))
         .map_err(|panic| malformed(panic.0))?
         .map_err(|error| malformed(error.to_string()))?;
-    let graph = proto.graph.as_ref().ok_or_else(|| malformed("it holds no graph".into()))?;
+    drop(skeleton.message);
+    let graph = proto.graph.as_mut().ok_or_else(|| malformed("it holds no graph".into()))?;
     if graph.node.is_empty() && graph.output.is_empty() {
-        return Err(malformed("its graph is empty".into()));
+        return Err(malformed("its graph is empty".into()).into());
     }
     let signature = signature(graph)?;
     check_values(graph)?;
     check_ops(&reader(), graph)?;
-    Ok(OnnxFile { proto, folder, signature })
+    let weights = Weights::take(graph, skeleton.left_out, folder.as_deref())?;
+    Ok(OnnxFile { proto, weights, folder, signature })
 }
 
 /// The inputs that a caller must bring (those without an initial value) and the outputs.
@@ -141,7 +176,8 @@ fn check_ops(onnx: &Onnx, graph: &GraphProto) -> Result<(), Error> {
     Err(Error::UnknownOps { ops: ops.join(", ") })
 }
 
-fn visit_nodes<'a>(graph: &'a GraphProto, visit: &mut impl FnMut(&'a NodeProto)) {
+/// Visits the nodes of a graph and of the graphs inside them.
+pub(super) fn visit_nodes<'a>(graph: &'a GraphProto, visit: &mut impl FnMut(&'a NodeProto)) {
     for node in &graph.node {
         visit(node);
         for inner in node.attribute.iter().filter_map(|attribute| attribute.g.as_ref()) {

@@ -2,39 +2,55 @@
 //!
 //! | step | from | to |
 //! |---|---|---|
+//! | `skeleton` | a file | its bytes without the large constants, and where those are |
 //! | `file` | bytes | decoded graph and its `Signature` |
+//! | `weights` | decoded graph | inputs in the place of constants that stay in the file |
 //! | `fixed` | settings | named dims sized, constant inputs made initial values |
 //! | `conditions` | shapes | constant `If`s replaced by the branch taken |
 //! | `prepare` | shapes | tract's typed graph |
+//! | `lower` | typed graph | our [`Graph`](crate::graph::Graph) |
 //! | `reference` | typed graph | tract's optimized plan, run whole |
+//!
+//! No step holds the large constants: tract sees a `placeholder` for each, and our graph names its place in the file.
+//! Where the values turn out to be needed (tract cannot import a node without them, or computes the node itself), they
+//! are read for that one preparation.
 //!
 //! Whatever panics inside tract is caught by `guard` and becomes an error; `blame` finds the node at fault.
 
 mod blame;
 mod conditions;
 mod convert;
+mod external;
 mod file;
 mod fixed;
 mod guard;
 mod limits;
+mod lower;
+mod placeholder;
 mod prepare;
 mod reference;
 mod signature;
+mod skeleton;
 #[cfg(test)]
 mod tests;
 mod threads;
 mod tract;
+mod weights;
 
 pub use fixed::Constant;
 pub use signature::{Dim, Mismatch, Port, Signature};
 
+pub(crate) use lower::Unplannable;
 pub(crate) use reference::Reference;
 pub(crate) use threads::Threads;
 
 use crate::error::{Error, shapes_text};
-use crate::tensor::Shape;
-use prepare::Source;
-use std::collections::BTreeMap;
+use crate::graph::Graph;
+use crate::tensor::{DType, Shape};
+use blame::Failure;
+use lower::Lowering;
+use prepare::{Source, Target};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// Settings that narrow a model before any request.
@@ -50,7 +66,6 @@ pub struct Narrowing {
 pub struct Import {
     signature: Signature,
     source: Source,
-    folder: Option<String>,
     weights_bytes: usize,
     largest_bytes: u64,
 }
@@ -80,7 +95,7 @@ impl Import {
         largest_bytes: u64,
     ) -> Result<Import, Error> {
         let folder = folder.map(|path| path.to_string_lossy().into_owned());
-        Import::from_file(file::decode(bytes, folder)?, narrowing, largest_bytes)
+        Import::from_file(file::from_memory(bytes, folder)?, narrowing, largest_bytes)
     }
 
     fn from_file(
@@ -94,10 +109,9 @@ impl Import {
         fixed::fix_dims(&mut file, &narrowing.dims)?;
         fixed::fix_inputs(&mut file, &narrowing.constants)?;
         let signature = file.signature.clone();
-        let folder = file.folder.clone();
         let source = Source::new(file)?;
         let weights_bytes = source.weights_bytes();
-        Ok(Import { signature, source, folder, weights_bytes, largest_bytes })
+        Ok(Import { signature, source, weights_bytes, largest_bytes })
     }
 
     /// What the model takes and gives; inputs fixed by the settings are left out.
@@ -105,26 +119,94 @@ impl Import {
         &self.signature
     }
 
-    /// Bytes of the weights as the import keeps them.
+    /// Bytes of constants that the import holds in memory: the small ones, those of nested graphs, and all of a model
+    /// that was decoded from memory.
     pub fn weights_bytes(&self) -> usize {
         self.weights_bytes
     }
 
-    /// tract's optimized plan for these shapes, in the order of the signature's inputs.
+    /// The model for these shapes, in the order of the signature's inputs, as our graph; or as tract's optimized
+    /// plan, run whole, where `whole` asks for that or the model cannot be planned.
     ///
     /// # Errors
     /// A shape is not what its input takes, or the model cannot be prepared for it.
-    pub(crate) fn reference(&self, shapes: &[Shape]) -> Result<Reference, Error> {
+    pub(crate) fn lowered(&self, shapes: &[Shape], whole: bool) -> Result<Lowered, Error> {
         let inputs = &self.signature.inputs;
         if shapes.len() != inputs.len() {
             return Err(Error::InputCount { expected: inputs.len(), got: shapes.len() });
         }
         self.signature.check(shapes)?;
-        let typed = self.source.typed(self.folder.as_deref(), inputs, shapes, self.largest_bytes);
-        let reference = typed.and_then(|typed| {
-            blame::on_graph(&typed, |model| Reference::new(model, &self.signature.outputs))
-        });
-        reference
-            .map_err(|failure| failure.at(&shapes_text(inputs.iter().map(|port| port.name.as_str()), shapes)))
+        let failed =
+            |failure: Failure| failure.at(&shapes_text(inputs.iter().map(|port| port.name.as_str()), shapes));
+        let text = inputs.iter().chain(&self.signature.outputs).any(|port| port.dtype == DType::Bytes);
+        let all = self.source.weights().names();
+        let mut needed = if whole || text { all.clone() } else { self.source.needed() };
+        let mut attempts = 0;
+        loop {
+            let wanted = match self.attempt(shapes, whole || text, &needed) {
+                Ok(Attempt::Done(lowered)) => {
+                    if !whole {
+                        self.source.remember(needed);
+                    }
+                    return Ok(lowered);
+                }
+                Ok(Attempt::Wants(wanted)) => wanted,
+                Err(failure) => match failure.may_want_values() {
+                    Some(text) if needed != all => self.source.suspects(&text),
+                    _ => return Err(failed(failure)),
+                },
+            };
+            if needed == all {
+                return Err(failed(Failure::Error("it asks for values that it has".into())));
+            }
+            let before = needed.len();
+            needed.extend(wanted);
+            attempts += 1;
+            // Each attempt brings more values, and few attempts bring them all.
+            if needed.len() == before || attempts == MOST_ATTEMPTS {
+                needed.clone_from(&all);
+            }
+        }
     }
+
+    /// Lowers the model with the values of the constants called `needed`.
+    fn attempt(&self, shapes: &[Shape], whole: bool, needed: &BTreeSet<String>) -> Result<Attempt, Failure> {
+        let (inputs, outputs) = (&self.signature.inputs, &self.signature.outputs);
+        let target = Target { inputs, shapes, largest_bytes: self.largest_bytes };
+        let typed = self.source.typed(needed, target)?;
+        let all = self.source.weights();
+        blame::on_graph(&typed, |model| {
+            let reason = match whole {
+                true => None,
+                false => match lower::lower(&model, all)? {
+                    Lowering::Graph(graph) => return Ok(Attempt::Done(Lowered::Graph(graph))),
+                    Lowering::Wants(names) => return Ok(Attempt::Wants(names)),
+                    Lowering::Unplannable(unplannable) => Some(unplannable),
+                },
+            };
+            let all = all.names();
+            if *needed != all {
+                return Ok(Attempt::Wants(all));
+            }
+            Ok(Attempt::Done(Lowered::Whole(Reference::new(model, outputs)?, reason)))
+        })
+    }
+}
+
+/// How often a preparation is tried again with a few more values, before it is tried with all.
+const MOST_ATTEMPTS: usize = 8;
+
+/// What came of a preparation.
+enum Attempt {
+    Done(Lowered),
+    /// It needs the values of these constants.
+    Wants(BTreeSet<String>),
+}
+
+/// A model at concrete shapes.
+pub(crate) enum Lowered {
+    /// Our graph.
+    Graph(Graph),
+    /// tract's own plan, and why it is not our graph where nobody asked for it.
+    Whole(Reference, Option<Unplannable>),
 }

@@ -4,13 +4,13 @@ use super::convert::{from_tract, to_tract};
 use super::guard::{Panicked, caught};
 use super::signature::Port;
 use super::tract::{
-    Const, IntoArcTensor, SimplePlan, SimpleState, TValue, TVec, TractResult, TypedModel, one_line,
+    Const, IntoArcTensor, SimplePlan, SimpleState, TValue, TVec, TractResult, TypedFact, TypedModel, TypedOp,
+    one_line,
 };
 use crate::error::Error;
 use crate::tensor::{DType, Tensor};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use tract_onnx::prelude::{TypedFact, TypedOp};
 
 type Plan = SimplePlan<TypedFact, Box<dyn TypedOp>>;
 type State = SimpleState<TypedFact, Box<dyn TypedOp>>;
@@ -35,10 +35,17 @@ impl Reference {
     /// # Errors
     /// tract's words.
     pub(super) fn new(model: TypedModel, outputs: &[Port]) -> TractResult<Reference> {
+        Reference::of_dtypes(model, outputs.iter().map(|port| port.dtype).collect())
+    }
+
+    /// Optimizes a decluttered graph whose outputs are to have these dtypes.
+    ///
+    /// # Errors
+    /// tract's words.
+    pub(super) fn of_dtypes(model: TypedModel, outputs: Vec<DType>) -> TractResult<Reference> {
         let constant_bytes = constant_bytes(&model);
         let plan = SimplePlan::new(model.into_optimized()?)?;
         let live_peak_bytes = live_peak_bytes(&plan)?;
-        let outputs = outputs.iter().map(|port| port.dtype).collect();
         let remembers = plan.spawn()?.op_states.iter().any(Option::is_some);
         Ok(Reference { plan, outputs, remembers, idle: Mutex::default(), constant_bytes, live_peak_bytes })
     }

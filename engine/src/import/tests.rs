@@ -76,9 +76,17 @@ fn import(graph: GraphProto) -> Result<Import, Error> {
     Import::decode(&model(graph), None, &Narrowing::default(), u64::MAX)
 }
 
+/// tract's own plan.
+fn reference(import: &Import, shapes: &[Shape]) -> Result<Reference, Error> {
+    match import.lowered(shapes, true)? {
+        Lowered::Whole(reference, _) => Ok(reference),
+        Lowered::Graph(_) => unreachable!("asked for whole"),
+    }
+}
+
 pub(super) fn run(import: &Import, inputs: &[Tensor]) -> Result<Vec<Tensor>, Error> {
     let shapes: Vec<Shape> = inputs.iter().map(|tensor| tensor.shape().into()).collect();
-    let reference = import.reference(&shapes)?;
+    let reference = reference(import, &shapes)?;
     let mut outputs = vec![];
     reference.run(inputs, &mut outputs)?;
     Ok(outputs)
@@ -234,6 +242,92 @@ fn axes_of_one_name_have_one_size() {
     assert_eq!(error.to_string(), "axis `batch` is 1 in input `x` and 3 in input `z`; both are one size");
 }
 
+/// y = f(x, w), w of 128 × 128 numbers.
+fn with_large(nodes: Vec<NodeProto>) -> GraphProto {
+    GraphProto {
+        node: nodes,
+        initializer: vec![floats("w", &[128, 128], &(0..128 * 128).map(|at| at as f32).collect::<Vec<_>>())],
+        input: vec![value("x", DType::F32, &["batch", "128"])],
+        output: vec![value("y", DType::F32, &["batch", "128"])],
+        ..Default::default()
+    }
+}
+
+fn in_a_file(graph: GraphProto) -> (temp_dir::TempDir, Import) {
+    let dir = temp_dir::TempDir::new().unwrap();
+    std::fs::write(dir.child("model.onnx"), model(graph)).unwrap();
+    let import = Import::open(&dir.child("model.onnx"), &Narrowing::default(), u64::MAX).unwrap();
+    (dir, import)
+}
+
+/// The constants of our graph.
+fn constants(import: &Import) -> Vec<crate::graph::Data> {
+    let Lowered::Graph(graph) = import.lowered(&[smallvec![4, 128]], false).unwrap() else {
+        panic!("planned")
+    };
+    graph.values.into_iter().filter_map(|value| value.constant).collect()
+}
+
+#[test]
+fn large_constants_stay_in_the_file() {
+    use crate::graph::Data;
+    let transposed = || vec![node("Transpose", &["w"], &["t"]), node("MatMul", &["x", "t"], &["y"])];
+    let product = || vec![node("MatMul", &["x", "w"], &["y"])];
+    for nodes in [product(), transposed()] {
+        let (_dir, import) = in_a_file(with_large(nodes));
+        assert_eq!(import.weights_bytes(), 0);
+        assert!(matches!(&constants(&import)[..], [Data::File(_)]), "{:?}", constants(&import));
+    }
+    // As a `Constant` node, as those of nets exported from Paddle are.
+    let mut graph = with_large(product());
+    let mut constant = node("Constant", &[], &["w"]);
+    let tensor = graph.initializer.pop();
+    constant.attribute.push(AttributeProto {
+        name: "value".into(),
+        t: tensor,
+        r#type: 4,
+        ..Default::default()
+    });
+    graph.node.insert(0, constant);
+    let (_dir, import) = in_a_file(graph);
+    assert!(matches!(&constants(&import)[..], [Data::File(_)]), "{:?}", constants(&import));
+}
+
+#[test]
+fn values_that_an_import_needs_are_read_for_it() {
+    use crate::graph::Data;
+    // tract computes what depends on constants alone.
+    let nodes = vec![node("Neg", &["w"], &["n"]), node("MatMul", &["x", "n"], &["y"])];
+    let (_dir, import) = in_a_file(with_large(nodes));
+    assert!(matches!(&constants(&import)[..], [Data::Bytes(_)]), "{:?}", constants(&import));
+    assert_eq!(import.weights_bytes(), 0);
+    // tract cannot import a normalization whose numbers it does not see.
+    let ones = vec![1.0; 8192];
+    let graph = GraphProto {
+        node: vec![node("BatchNormalization", &["x", "one", "one", "one", "one"], &["y"])],
+        initializer: vec![floats("one", &[8192], &ones)],
+        input: vec![value("x", DType::F32, &["batch", "8192"])],
+        output: vec![value("y", DType::F32, &["batch", "8192"])],
+        ..Default::default()
+    };
+    let (_dir, import) = in_a_file(graph);
+    assert!(matches!(import.lowered(&[smallvec![2, 8192]], false), Ok(Lowered::Graph(_))));
+    // A model that is run whole has them all.
+    let (_dir, import) = in_a_file(with_large(vec![node("MatMul", &["x", "w"], &["y"])]));
+    let y = run(&import, &[f32s(&[1, 128], &[1.0; 128])]).unwrap();
+    assert_eq!(as_f32(&y[0])[1], (0..128).map(|row| (row * 128 + 1) as f32).sum::<f32>());
+}
+
+#[test]
+fn a_file_that_was_cut_short_since_is_an_error_that_says_so() {
+    let nodes = vec![node("Neg", &["w"], &["n"]), node("MatMul", &["x", "n"], &["y"])];
+    let (dir, import) = in_a_file(with_large(nodes));
+    std::fs::File::options().write(true).open(dir.child("model.onnx")).unwrap().set_len(1000).unwrap();
+    let error = import.lowered(&[smallvec![4, 128]], false).err().unwrap().to_string();
+    assert!(error.starts_with("cannot read the weights `w`: "), "{error}");
+    assert!(error.ends_with("has changed since the model was loaded"), "{error}");
+}
+
 #[test]
 fn packed_weights_are_counted() {
     let side = 256;
@@ -248,7 +342,7 @@ fn packed_weights_are_counted() {
     let import = import(graph).unwrap();
     let bytes = weights.len() * 4;
     assert_eq!(import.weights_bytes(), bytes);
-    let reference = import.reference(&[smallvec![4, 256]]).unwrap();
+    let reference = reference(&import, &[smallvec![4, 256]]).unwrap();
     assert!(reference.constant_bytes >= bytes, "{} of {bytes}", reference.constant_bytes);
 }
 

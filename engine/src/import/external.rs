@@ -1,0 +1,64 @@
+//! Data of constants that lies in files beside the model's.
+
+use super::tract::pb::TensorProto;
+use crate::graph::{Data, DataFile};
+use std::collections::HashMap;
+use std::path::{Component, Path, PathBuf};
+
+/// Files beside a model's, each opened once.
+pub(super) struct External<'a> {
+    folder: Option<&'a str>,
+    open: HashMap<PathBuf, Data>,
+}
+
+impl<'a> External<'a> {
+    /// `folder` is where the data may lie, and nowhere else.
+    pub(super) fn new(folder: Option<&'a str>) -> External<'a> {
+        External { folder, open: HashMap::new() }
+    }
+
+    /// The data of a tensor that has it elsewhere.
+    ///
+    /// # Errors
+    /// It is said to lie outside the folder, is not there, or is shorter than is said.
+    pub(super) fn data(&mut self, tensor: &TensorProto) -> Result<Data, String> {
+        let entry = |key: &str| tensor.external_data.iter().find(|entry| entry.key == key);
+        let number = |key: &str| match entry(key).map(|entry| entry.value.parse::<usize>()) {
+            None => Ok(None),
+            Some(Ok(number)) => Ok(Some(number)),
+            Some(Err(_)) => Err(format!("its {key} is no number")),
+        };
+        let location = &entry("location").ok_or("it says not where")?.value;
+        let (offset, length) = (number("offset")?.unwrap_or(0), number("length")?);
+        let path = self.inside(location)?;
+        let file = match self.open.get(&path) {
+            Some(file) => file,
+            None => {
+                let file = DataFile::open(&path).map_err(|error| format!("`{location}`: {error}"))?;
+                self.open.entry(path).or_insert(file.whole())
+            }
+        };
+        let length = length.unwrap_or(file.len().saturating_sub(offset));
+        file.slice(offset, length).ok_or_else(|| {
+            format!("`{location}` has {} bytes, too few for {length} from {offset} on", file.len())
+        })
+    }
+
+    /// The file at `location`, which must be in the folder, links followed.
+    fn inside(&self, location: &str) -> Result<PathBuf, String> {
+        let folder = self.folder.ok_or("it is in a file beside the model, and the model has no folder")?;
+        let relative = Path::new(location);
+        let plain = |part: Component<'_>| matches!(part, Component::Normal(_) | Component::CurDir);
+        if !relative.components().all(plain) {
+            return Err(format!("`{location}` is not inside the model's folder"));
+        }
+        let folder = if folder.is_empty() { "." } else { folder };
+        let folder = Path::new(folder).canonicalize().map_err(|error| format!("`{folder}`: {error}"))?;
+        let path = folder.join(relative).canonicalize();
+        let path = path.map_err(|error| format!("`{location}`: {error}"))?;
+        if !path.starts_with(&folder) {
+            return Err(format!("`{location}` is not inside the model's folder"));
+        }
+        Ok(path)
+    }
+}
