@@ -1,0 +1,202 @@
+//! A plan with a kernel a step and packed constants: what a lane runs.
+
+use super::args::{Args, Kernel, Raw};
+use super::bind::bind;
+use super::block::{Block, Held, Room};
+use super::weights::{Piece, Wanted, WeightStore, Weights};
+use super::{ALIGNMENT, Threads};
+use crate::device::NoKernel;
+use crate::error::Error;
+use crate::graph::Graph;
+use crate::plan::{Layout, Operand, Place, Plan};
+use crate::tensor::Tensor;
+use bytes::Bytes;
+use smallvec::SmallVec;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+/// A plan made ready for the processor.
+pub(crate) struct CpuProgram {
+    plan: Plan,
+    steps: Vec<Bound>,
+    weights: Vec<Arc<Weights>>,
+}
+
+/// A kernel and where its operands lie.
+struct Bound {
+    kernel: Box<dyn Kernel>,
+    inputs: SmallVec<[Slot; 4]>,
+    outputs: SmallVec<[Slot; 1]>,
+    scratch: Slot,
+}
+
+/// An operand, relative to what it lies in.
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    base: Base,
+    offset_bytes: usize,
+    /// Elements from the first to the last that the view reaches; bytes for scratch.
+    len: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Base {
+    Workspace,
+    Weights(usize),
+}
+
+/// What a program is made of before its constants have a place.
+pub(crate) struct Prepared {
+    graph: Graph,
+    plan: Plan,
+    kernels: Vec<Box<dyn Kernel>>,
+}
+
+impl Prepared {
+    /// Chooses kernels for the steps of a graph's layout and plans the workspace.
+    ///
+    /// # Errors
+    /// A step has no kernel.
+    pub(crate) fn new(graph: Graph, layout: Layout, threads: usize) -> Result<Prepared, NoKernel> {
+        let kernels = layout.steps.iter().map(bind).collect::<Result<Vec<_>, _>>()?;
+        let scratch: Vec<u64> = kernels.iter().map(|kernel| kernel.scratch_len(threads) as u64 * 4).collect();
+        Ok(Prepared { graph, plan: Plan::new(layout, &scratch, ALIGNMENT), kernels })
+    }
+
+    /// The plan that will be run.
+    pub(crate) fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// Packs the constants that `store` does not have yet into one room, and binds all operands.
+    ///
+    /// # Errors
+    /// There is no room for the constants, or they cannot be read.
+    pub(crate) fn finish(
+        self,
+        store: &WeightStore,
+        room: impl FnOnce(u64) -> Result<Room, Error>,
+    ) -> Result<CpuProgram, Error> {
+        let Prepared { graph, plan, kernels } = self;
+        let mut wanted = vec![];
+        for (step, kernel) in plan.layout.steps.iter().zip(&kernels) {
+            for (input, operand) in step.inputs.iter().enumerate() {
+                let Place::Constant(id) = operand.place else { continue };
+                let constant = &plan.layout.constants[id.0 as usize];
+                wanted.push(Wanted {
+                    value: graph.value(constant.value),
+                    constant,
+                    kernel: &**kernel,
+                    input,
+                });
+            }
+        }
+        let mut pieces = store.packed(&wanted, room)?.into_iter();
+        let mut program = CpuProgram { plan, steps: vec![], weights: vec![] };
+        for (at, kernel) in kernels.into_iter().enumerate() {
+            let step = &program.plan.layout.steps[at];
+            let (mut inputs, mut outputs) = (SmallVec::new(), SmallVec::new());
+            let mut weights = std::mem::take(&mut program.weights);
+            for operand in &step.inputs {
+                inputs.push(match operand.place {
+                    Place::Workspace(_) => program.in_workspace(operand),
+                    Place::Constant(_) => in_weights(&mut weights, operand, pieces.next()),
+                });
+            }
+            outputs.extend(step.outputs.iter().map(|operand| program.in_workspace(operand)));
+            let (offset, bytes) = program.plan.scratch[at];
+            let scratch = Slot { base: Base::Workspace, offset_bytes: offset as usize, len: bytes as usize };
+            program.weights = weights;
+            program.steps.push(Bound { kernel, inputs, outputs, scratch });
+        }
+        Ok(program)
+    }
+}
+
+/// A packed constant as an operand; the extent that it lies in joins those of the program.
+fn in_weights(weights: &mut Vec<Arc<Weights>>, operand: &Operand, piece: Option<Piece>) -> Slot {
+    let Some(piece) = piece else { return Slot { base: Base::Workspace, offset_bytes: 0, len: 0 } };
+    let at = weights.iter().position(|known| Arc::ptr_eq(known, &piece.weights)).unwrap_or_else(|| {
+        weights.push(piece.weights);
+        weights.len() - 1
+    });
+    let len = piece.bytes / operand.dtype.size_bytes().unwrap_or(1);
+    Slot { base: Base::Weights(at), offset_bytes: piece.offset, len }
+}
+
+impl CpuProgram {
+    /// The plan that is run.
+    pub(crate) fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// Bytes of the packed constants, those that other programs brought included.
+    pub(crate) fn weights_bytes(&self) -> usize {
+        self.weights.iter().map(|weights| weights.bytes()).sum()
+    }
+
+    fn in_workspace(&self, operand: &Operand) -> Slot {
+        let len = operand.view.span(&operand.shape);
+        Slot { base: Base::Workspace, offset_bytes: self.offset(operand), len }
+    }
+
+    /// Runs the program in `workspace`, which has at least the plan's bytes, and puts the results into `outputs`.
+    ///
+    /// # Errors
+    /// A kernel cannot run on these values.
+    pub(crate) fn run(
+        &self,
+        workspace: &mut Block,
+        threads: &Threads,
+        inputs: &[Tensor],
+        outputs: &mut Vec<Tensor>,
+        now: u64,
+    ) -> Result<(), Error> {
+        assert!(workspace.len() as u64 >= self.plan.workspace_bytes, "a workspace that is too small");
+        for (tensor, operand) in inputs.iter().zip(&self.plan.layout.inputs) {
+            let bytes = tensor.as_bytes().map(|bytes| bytes.as_ref()).unwrap_or_default();
+            let at = self.offset(operand);
+            workspace.bytes_mut()[at..at + bytes.len()].copy_from_slice(bytes);
+        }
+        // Nobody moves or evicts the weights while they are held.
+        let held: SmallVec<[Held<'_>; 4]> = self.weights.iter().map(|weights| weights.hold(now)).collect();
+        for step in &self.steps {
+            let resolve = |slot: &Slot| resolve(workspace, &held, *slot);
+            let inputs: SmallVec<[Raw; 8]> = step.inputs.iter().map(resolve).collect();
+            let written: SmallVec<[Raw; 2]> = step.outputs.iter().map(resolve).collect();
+            let scratch = resolve(&step.scratch);
+            step.kernel.run(&Args {
+                inputs: &inputs,
+                outputs: &written,
+                scratch,
+                threads,
+                lent: PhantomData,
+            })?;
+        }
+        outputs.clear();
+        for operand in &self.plan.layout.outputs {
+            let at = self.offset(operand);
+            let len = operand.shape.iter().product::<usize>() * operand.dtype.size_bytes().unwrap_or(1);
+            let bytes = Bytes::copy_from_slice(&workspace.bytes_mut()[at..at + len]);
+            outputs.push(Tensor::plain(operand.dtype, operand.shape.clone(), bytes)?);
+        }
+        Ok(())
+    }
+
+    fn offset(&self, operand: &Operand) -> usize {
+        let size = operand.dtype.size_bytes().unwrap_or(1);
+        match operand.place {
+            Place::Workspace(block) => self.plan.offset(block) as usize + operand.view.offset * size,
+            Place::Constant(_) => 0,
+        }
+    }
+}
+
+fn resolve(workspace: &Block, held: &[Held<'_>], slot: Slot) -> Raw {
+    let base = match slot.base {
+        Base::Workspace => workspace.as_ptr(),
+        Base::Weights(at) => held[at].first,
+    };
+    // SAFETY: the plan placed every operand inside the workspace (whose size was checked) or the weights.
+    Raw { first: unsafe { base.add(slot.offset_bytes) }, len: slot.len }
+}
