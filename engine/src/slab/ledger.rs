@@ -1,48 +1,54 @@
-//! The ledger: every byte is entered before it is used, by whom and why, and refunded when its holder goes.
+//! The ledger: every byte of host memory is entered before it is used, by whom and why, and refunded when its holder
+//! goes. The slab keeps its own account, of extents.
 
-use crate::error::size;
+use super::refusal::{Bound, DoesNotFit};
 use std::collections::BTreeMap;
-use std::fmt::Write;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The lines that are drawn once at start. All in bytes.
+/// The lines that are drawn once at start. All in bytes; together they are at most the ceiling.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fixed {
     /// What the whole process may hold.
     pub ceiling: u64,
     /// What the device's driver takes; 0 on the CPU.
     pub driver: u64,
-    /// What the process held before any model was loaded (on devices that share memory with it).
+    /// What the process held before the slab was taken (on devices that share memory with it).
     pub process: u64,
-    /// What is kept for staging, graphs and everything too small for a line of its own.
+    /// What request bodies in memory may take (on devices that share memory with the process).
+    pub bodies: u64,
+    /// What is kept for staging, host steps, graphs and everything too small for a line of its own. Reservations of
+    /// host memory are made from this.
     pub headroom: u64,
-    /// What models may never take.
-    pub reserve: u64,
+    /// The slab: weights, lanes and reserve.
+    pub slab: u64,
 }
 
 impl Fixed {
-    /// What is left for models: the ceiling less all other lines, never below zero.
-    pub fn for_models(&self) -> u64 {
-        let others = self.driver.saturating_add(self.process).saturating_add(self.headroom);
-        self.ceiling.saturating_sub(others.saturating_add(self.reserve))
+    /// What is left for the slab: the ceiling less all other lines, never below zero.
+    pub fn for_slab(&self) -> u64 {
+        let others = self.driver.saturating_add(self.process).saturating_add(self.bodies);
+        self.ceiling.saturating_sub(others.saturating_add(self.headroom))
     }
 }
 
-/// What bytes are held for.
+/// What host memory is held for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A model's weights as imported.
-    Weights,
-    /// A program: the constants of its own and its workspace.
-    Program,
+    /// What a load takes for a moment.
+    Staging,
+    /// What is kept of an imported model to prepare it for further shapes.
+    Import,
+    /// Constants and values of steps that run on the host, and of models that are run whole.
+    Host,
 }
 
 impl Kind {
     /// The word used in reports.
     pub fn name(self) -> &'static str {
         match self {
-            Kind::Weights => "weights",
-            Kind::Program => "program",
+            Kind::Staging => "staging",
+            Kind::Import => "import",
+            Kind::Host => "host",
         }
     }
 }
@@ -73,34 +79,6 @@ pub struct Account {
     pub free_bytes: u64,
 }
 
-/// A reservation that was refused; the ledger is as it was.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{owner}` needs {}, {} free under the ceiling of {}; {}", size(*.needed), size(*.free), size(*.ceiling), remedy(.holders))]
-pub struct DoesNotFit {
-    /// Who asked.
-    pub owner: String,
-    /// Bytes asked for.
-    pub needed: u64,
-    /// Bytes that were free.
-    pub free: u64,
-    /// The ceiling.
-    pub ceiling: u64,
-    /// Who holds how much, largest first.
-    pub holders: Vec<(String, u64)>,
-}
-
-fn remedy(holders: &[(String, u64)]) -> String {
-    if holders.is_empty() {
-        return "no model is loaded that could leave: raise memory.ceiling, or lower memory.reserve".into();
-    }
-    let mut text = String::from("unload ");
-    for (at, (owner, bytes)) in holders.iter().take(3).enumerate() {
-        let comma = if at == 0 { "" } else { " or " };
-        let _ = write!(text, "{comma}`{owner}` ({})", size(*bytes));
-    }
-    text + ", or raise memory.ceiling"
-}
-
 /// The account itself, shared by all who load models.
 #[derive(Debug)]
 pub struct Ledger {
@@ -124,7 +102,7 @@ impl Ledger {
 
     /// A ledger that refuses nothing, for tools that run one model without a ceiling.
     pub fn unlimited() -> Arc<Ledger> {
-        Ledger::new(Fixed { ceiling: u64::MAX, ..Fixed::default() })
+        Ledger::new(Fixed { ceiling: u64::MAX, headroom: u64::MAX, ..Fixed::default() })
     }
 
     /// Enters `bytes` for `owner` until the reservation is dropped.
@@ -138,7 +116,7 @@ impl Ledger {
         bytes: u64,
     ) -> Result<Reservation, DoesNotFit> {
         let mut entries = self.entries();
-        let free = self.fixed.for_models().saturating_sub(entries.sum);
+        let free = self.fixed.headroom.saturating_sub(entries.sum);
         if bytes > free {
             return Err(DoesNotFit {
                 owner: owner.into(),
@@ -146,6 +124,8 @@ impl Ledger {
                 free,
                 ceiling: self.fixed.ceiling,
                 holders: holders(&entries, owner),
+                bound: Bound::Headroom { headroom_bytes: self.fixed.headroom },
+                remedies: vec![],
             });
         }
         let id = entries.next;
@@ -164,7 +144,7 @@ impl Ledger {
             held: entries.held.values().cloned().collect(),
             held_bytes: entries.sum,
             peak_bytes: entries.peak,
-            free_bytes: self.fixed.for_models().saturating_sub(entries.sum),
+            free_bytes: self.fixed.headroom.saturating_sub(entries.sum),
         }
     }
 

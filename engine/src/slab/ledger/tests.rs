@@ -2,37 +2,36 @@ use super::*;
 use proptest::prelude::*;
 
 fn ledger(free: u64) -> Arc<Ledger> {
-    Ledger::new(Fixed { ceiling: free + 60, driver: 10, process: 20, headroom: 5, reserve: 25 })
+    Ledger::new(Fixed { ceiling: free + 60, driver: 10, process: 20, bodies: 5, headroom: free, slab: 25 })
 }
 
 #[test]
 fn a_refused_reservation_leaves_the_ledger_as_it_was() {
     let ledger = ledger(100);
-    let _kept = ledger.reserve("a", Kind::Weights, 80).unwrap();
+    let _kept = ledger.reserve("a", Kind::Import, 80).unwrap();
     let before = ledger.account();
-    let refusal = ledger.reserve("b", Kind::Weights, 21).unwrap_err();
+    let refusal = ledger.reserve("b", Kind::Import, 21).unwrap_err();
     assert_eq!((refusal.needed, refusal.free, refusal.ceiling), (21, 20, 160));
     assert_eq!(ledger.account(), before);
 }
 
 #[test]
-fn a_refusal_says_what_would_help() {
+fn a_refusal_names_the_headroom() {
     const MIB: u64 = 1 << 20;
-    let ledger = Ledger::new(Fixed { ceiling: 512 * MIB, ..Fixed::default() });
-    let _segment = ledger.reserve("segment", Kind::Weights, 300 * MIB).unwrap();
-    let text = ledger.reserve("detect", Kind::Weights, 400 * MIB).unwrap_err().to_string();
+    let ledger = Ledger::new(Fixed { ceiling: 512 * MIB, headroom: 64 * MIB, ..Fixed::default() });
+    let _segment = ledger.reserve("segment", Kind::Import, 30 * MIB).unwrap();
+    let text = ledger.reserve("detect", Kind::Staging, 40 * MIB).unwrap_err().to_string();
     assert_eq!(
         text,
-        "`detect` needs 400 MiB, 212 MiB free under the ceiling of 512 MiB; unload `segment` (300 MiB), or raise \
-         memory.ceiling"
+        "`detect` needs 40 MiB, 34 MiB of host memory free of the 64 MiB of memory.headroom; raise memory.headroom"
     );
 }
 
 #[test]
-fn lines_that_pass_the_ceiling_leave_nothing_for_models() {
+fn lines_that_pass_the_ceiling_leave_nothing_for_the_slab() {
     let fixed = Fixed { ceiling: 10, process: 20, ..Fixed::default() };
-    assert_eq!(fixed.for_models(), 0);
-    assert!(Ledger::new(fixed).reserve("a", Kind::Weights, 1).is_err());
+    assert_eq!(fixed.for_slab(), 0);
+    assert!(Ledger::new(fixed).reserve("a", Kind::Import, 1).is_err());
 }
 
 proptest! {
@@ -46,7 +45,7 @@ proptest! {
         for (bytes, release) in steps {
             if release && !kept.is_empty() {
                 kept.remove(bytes as usize % kept.len());
-            } else if let Ok(reservation) = ledger.reserve("m", Kind::Program, bytes) {
+            } else if let Ok(reservation) = ledger.reserve("m", Kind::Host, bytes) {
                 kept.push(reservation);
             }
             let account = ledger.account();

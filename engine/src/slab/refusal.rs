@@ -1,0 +1,153 @@
+//! A refusal, and the sentence that says what would help.
+
+use crate::error::size;
+
+/// A reservation that was refused; the account is as it was.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{owner}` needs {}, {}; {}", size(*.needed), room(*.free, *.ceiling, *.bound), self.help())]
+pub struct DoesNotFit {
+    /// Who asked.
+    pub owner: String,
+    /// Bytes asked for.
+    pub needed: u64,
+    /// Bytes that were free: under the ceiling, or under the asker's own cap where that is the bound.
+    pub free: u64,
+    /// The ceiling, in bytes.
+    pub ceiling: u64,
+    /// Who else holds how many bytes, largest first.
+    pub holders: Vec<(String, u64)>,
+    /// What was in the way.
+    pub bound: Bound,
+    /// What would make it fit, best first; empty where that was not looked for.
+    pub remedies: Vec<Remedy>,
+}
+
+/// What was in the way of a reservation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bound {
+    /// The sum of the free bytes.
+    Sum,
+    /// The free bytes suffice, but they lie apart.
+    Pieces {
+        /// The largest piece, in bytes.
+        largest_free: u64,
+    },
+    /// The host memory that `memory.headroom` leaves.
+    Headroom {
+        /// In bytes.
+        headroom_bytes: u64,
+    },
+    /// What this owner alone may hold.
+    Cap {
+        /// In bytes.
+        cap_bytes: u64,
+    },
+}
+
+/// Something that would make a refused reservation fit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Remedy {
+    /// The asker with another setting; known to the caller, who may add it.
+    Setting {
+        /// As it is written, such as `precision = fp16`.
+        setting: String,
+        /// What it needs then, in bytes.
+        bytes: u64,
+    },
+    /// Bringing the free bytes together.
+    Compaction {
+        /// Bytes that would be moved.
+        moved_bytes: u64,
+    },
+    /// Unloading all of these.
+    Unload(Vec<Unloading>),
+    /// Nothing but other lines: even with everyone else unloaded it does not fit.
+    OtherLines,
+    /// Nothing but a higher cap for this owner.
+    HigherCap,
+}
+
+/// One who would have to leave.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unloading {
+    /// A model's name and version.
+    pub owner: String,
+    /// Bytes that it holds.
+    pub bytes: u64,
+    /// How long it has been idle, in milliseconds; filled in by the caller, who has a clock.
+    pub idle_ms: Option<u64>,
+}
+
+impl DoesNotFit {
+    fn help(&self) -> String {
+        if let Bound::Headroom { .. } = self.bound {
+            return "raise memory.headroom".into();
+        }
+        if self.remedies.is_empty() {
+            return unload_any(&self.holders);
+        }
+        let remedies: Vec<String> = self.remedies.iter().map(Remedy::text).collect();
+        format!("fits {}", remedies.join(" or "))
+    }
+}
+
+impl Remedy {
+    fn text(&self) -> String {
+        match self {
+            Remedy::Setting { setting, bytes } => format!("with {setting} ({})", size(*bytes)),
+            Remedy::Compaction { moved_bytes } => {
+                format!("after moving {} of idle weights together", size(*moved_bytes))
+            }
+            Remedy::Unload(all) => {
+                let all: Vec<String> = all.iter().map(Unloading::text).collect();
+                format!("after unloading {}", all.join(" and "))
+            }
+            Remedy::OtherLines => "only with a higher memory.ceiling or a lower memory.reserve".into(),
+            Remedy::HigherCap => "only with a higher cap of its own".into(),
+        }
+    }
+}
+
+impl Unloading {
+    fn text(&self) -> String {
+        let idle = self.idle_ms.map_or_else(String::new, |idle_ms| format!(", idle {}", duration(idle_ms)));
+        format!("`{}` ({}{idle})", self.owner, size(self.bytes))
+    }
+}
+
+fn room(free: u64, ceiling: u64, bound: Bound) -> String {
+    match bound {
+        Bound::Headroom { headroom_bytes } => {
+            format!("{} of host memory free of the {} of memory.headroom", size(free), size(headroom_bytes))
+        }
+        Bound::Sum => format!("{} free under the ceiling of {}", size(free), size(ceiling)),
+        Bound::Pieces { largest_free } => format!(
+            "{} free under the ceiling of {}, of which {} in one piece",
+            size(free),
+            size(ceiling),
+            size(largest_free)
+        ),
+        Bound::Cap { cap_bytes } => format!("{} free under its own cap of {}", size(free), size(cap_bytes)),
+    }
+}
+
+fn unload_any(holders: &[(String, u64)]) -> String {
+    if holders.is_empty() {
+        return "no model is loaded that could leave: raise memory.ceiling, or lower memory.reserve".into();
+    }
+    let three = holders.iter().take(3).map(|(owner, bytes)| format!("`{owner}` ({})", size(*bytes)));
+    format!("unload {}, or raise memory.ceiling", three.collect::<Vec<_>>().join(" or "))
+}
+
+/// Milliseconds for a person: `12 min`.
+fn duration(ms: u64) -> String {
+    match ms / 1000 {
+        seconds if seconds >= 48 * 3600 => format!("{} days", seconds / (24 * 3600)),
+        seconds if seconds >= 2 * 3600 => format!("{} h", seconds / 3600),
+        seconds if seconds >= 120 => format!("{} min", seconds / 60),
+        seconds => format!("{seconds} s"),
+    }
+}
+
+#[cfg(test)]
+mod tests;
