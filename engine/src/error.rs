@@ -86,6 +86,14 @@ pub enum Error {
         /// Bytes that all models together may take.
         largest_bytes: u64,
     },
+    /// The elements of a constant cannot be read from the model's file.
+    #[error("cannot read the weights `{name}`: {source}")]
+    Weights {
+        /// The constant.
+        name: String,
+        /// What the system said, or what has become of the file.
+        source: std::io::Error,
+    },
     /// The bytes do not fit under the ceiling.
     #[error(transparent)]
     DoesNotFit(#[from] DoesNotFit),
@@ -113,6 +121,15 @@ pub enum Error {
     Panicked {
         /// The panic's message.
         reason: String,
+    },
+    /// A step has no kernel: a fault of ours.
+    #[error(transparent)]
+    NoKernel(#[from] crate::device::NoKernel),
+    /// The system did not give memory that the ledger has.
+    #[error("the system did not give {bytes} bytes")]
+    Memory {
+        /// Bytes asked for.
+        bytes: usize,
     },
     /// Values and a shape that do not go together.
     #[error(transparent)]

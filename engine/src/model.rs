@@ -1,9 +1,14 @@
 //! A model file under the ledger: its signature, and programs for the shapes that are asked for.
 
+use crate::arena::Arena;
+use crate::device::cpu::{Prepared, WeightStore};
 use crate::error::{Error, shapes_text};
-use crate::import::{Import, Narrowing, Signature};
-use crate::program::Program;
-use crate::slab::{DoesNotFit, Kind, Ledger, Reservation};
+use crate::fuse::{Fused, Preferences, fuse};
+use crate::graph::Graph;
+use crate::import::{Import, Lowered, Narrowing, Signature};
+use crate::plan::layout;
+use crate::program::{Executor, Program};
+use crate::slab::{Kind, Reservation, Terms};
 use crate::tensor::Shape;
 use lru::LruCache;
 use std::num::NonZeroUsize;
@@ -15,14 +20,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub struct Limits {
     /// Programs kept, one a set of input shapes; the least recently used leaves for the next. Default 16.
     pub programs: NonZeroUsize,
-    /// Bytes of workspace that a lane has; `None` where only the ceiling limits it. Default `None`.
-    pub workspace_bytes: Option<usize>,
+    /// Threads inside an op; programs are planned for so many. Default 1.
+    pub threads: usize,
+    /// Whether tract's own plan is run whole, as the reference that planned programs are compared with. Default no.
+    pub whole: bool,
 }
 
 impl Default for Limits {
     fn default() -> Self {
         const SIXTEEN: NonZeroUsize = NonZeroUsize::new(16).unwrap();
-        Limits { programs: SIXTEEN, workspace_bytes: None }
+        Limits { programs: SIXTEEN, threads: 1, whole: false }
     }
 }
 
@@ -32,42 +39,43 @@ pub struct Model {
     import: Import,
     signature: Arc<Signature>,
     limits: Limits,
-    ledger: Arc<Ledger>,
+    arena: Arc<Arena>,
     programs: Mutex<LruCache<Vec<Shape>, Arc<Program>>>,
     /// Held while a program is prepared, so that two callers do not prepare the same one.
     preparing: Mutex<()>,
-    _weights: Reservation,
+    /// Packed constants, shared by the programs.
+    weights: WeightStore,
+    _import: Reservation,
 }
 
 impl Model {
-    /// Imports the file at `path` and enters its weights in the ledger under the name `owner`.
+    /// Imports the file at `path`; what it will hold is entered under the name `owner`, on these terms.
     ///
     /// # Errors
-    /// The file cannot be imported, or its weights do not fit under the ceiling; nothing is held then.
+    /// The file cannot be imported, or the import does not fit; nothing is held then.
     pub fn load(
         path: &Path,
         owner: &str,
         narrowing: &Narrowing,
         limits: Limits,
-        ledger: &Arc<Ledger>,
+        terms: Terms,
+        arena: &Arc<Arena>,
     ) -> Result<Model, Error> {
-        // The file's length is about what the import takes: what cannot fit is refused before it is read.
-        let length =
-            std::fs::metadata(path).map_err(|source| Error::Read { path: path.into(), source })?.len();
-        let staging = ledger.reserve(owner, Kind::Weights, length)?;
-        let import = Import::open(path, narrowing, ledger.account().fixed.for_models())?;
-        drop(staging);
-        let weights = ledger.reserve(owner, Kind::Weights, import.weights_bytes() as u64)?;
+        arena.set_terms(owner, terms);
+        let largest = arena.ledger().account().fixed.ceiling;
+        let import = Import::open(path, narrowing, largest)?;
+        let held = arena.ledger().reserve(owner, Kind::Import, import.weights_bytes() as u64)?;
         let signature = Arc::new(import.signature().clone());
         Ok(Model {
             owner: owner.into(),
             import,
             signature,
             limits,
-            ledger: Arc::clone(ledger),
+            arena: Arc::clone(arena),
             programs: Mutex::new(LruCache::new(limits.programs)),
             preparing: Mutex::new(()),
-            _weights: weights,
+            weights: WeightStore::default(),
+            _import: held,
         })
     }
 
@@ -96,31 +104,67 @@ impl Model {
         if let Some(program) = self.ready_program(shapes) {
             return Ok(program);
         }
-        let reference = self.import.reference(shapes)?;
-        let workspace_bytes = reference.live_peak_bytes;
-        if let Some(lane_bytes) = self.limits.workspace_bytes
-            && workspace_bytes > lane_bytes
-        {
-            return Err(self.too_large(shapes, workspace_bytes, lane_bytes));
-        }
-        let bytes = (reference.constant_bytes + workspace_bytes) as u64;
-        let held = self.reserve_program(bytes)?;
-        let program = Program::new(Arc::clone(&self.signature), shapes.to_vec(), reference, held);
+        let (executor, host) = self.executor(shapes)?;
+        let arena = Arc::clone(&self.arena);
+        let program = Program::new(Arc::clone(&self.signature), shapes.to_vec(), executor, arena, host);
         let program = Arc::new(program);
         lock(&self.programs).put(shapes.to_vec(), Arc::clone(&program));
         Ok(program)
     }
 
-    /// Reserves for a program, letting the model's own least recently used programs go where that helps.
-    fn reserve_program(&self, bytes: u64) -> Result<Reservation, DoesNotFit> {
+    /// The graph that is planned for these shapes and what fusion did to it, for reports: lowered anew, since programs
+    /// do not keep it. `None` where the model is run whole.
+    ///
+    /// # Errors
+    /// As for [`Model::program`], as far as the import goes.
+    pub fn fused(&self, shapes: &[Shape]) -> Result<Option<Fused>, Error> {
+        match self.import.lowered(shapes, self.limits.whole)? {
+            Lowered::Graph(graph) => Ok(Some(fuse(graph, &Preferences::default()))),
+            Lowered::Whole(..) => Ok(None),
+        }
+    }
+
+    /// The graph of [`Model::fused`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn graph(&self, shapes: &[Shape]) -> Result<Option<Graph>, Error> {
+        Ok(self.fused(shapes)?.map(|fused| fused.graph))
+    }
+
+    /// What computes for these shapes, and the host memory that it holds.
+    fn executor(&self, shapes: &[Shape]) -> Result<(Executor, Option<Reservation>), Error> {
+        let graph = match self.import.lowered(shapes, self.limits.whole)? {
+            Lowered::Graph(graph) => graph,
+            Lowered::Whole(reference, reason) => {
+                let reason = reason.map(|why| format!("node `{}`: {}", why.node, why.reason));
+                let bytes = reference.constant_bytes + reference.live_peak_bytes;
+                let host = self.reserve(bytes as u64)?;
+                return Ok((Executor::Whole(reference, reason), host));
+            }
+        };
+        let Fused { graph, .. } = fuse(graph, &Preferences::default());
+        let layout = layout(&graph);
+        let host = self.reserve(layout.host_bytes())?;
+        let prepared = Prepared::new(graph, layout, self.limits.threads)?;
+        let needed = prepared.plan().workspace_bytes;
+        if let Some(lane_bytes) = self.arena.largest_workspace().filter(|bytes| needed > *bytes) {
+            return Err(self.too_large(shapes, needed as usize, lane_bytes as usize));
+        }
+        let program = prepared.finish(&self.weights, |bytes| self.arena.room(&self.owner, bytes))?;
+        Ok((Executor::Planned(program), host))
+    }
+
+    /// Host memory, letting the model's own least recently used programs go where that helps.
+    fn reserve(&self, bytes: u64) -> Result<Option<Reservation>, Error> {
+        if bytes == 0 {
+            return Ok(None);
+        }
         loop {
-            match self.ledger.reserve(&self.owner, Kind::Program, bytes) {
-                Ok(held) => return Ok(held),
-                Err(refusal) => {
-                    if lock(&self.programs).pop_lru().is_none() {
-                        return Err(refusal);
-                    }
-                }
+            match self.arena.ledger().reserve(&self.owner, Kind::Host, bytes) {
+                Ok(held) => return Ok(Some(held)),
+                Err(refusal) if lock(&self.programs).pop_lru().is_none() => return Err(refusal.into()),
+                Err(_) => {}
             }
         }
     }

@@ -1,28 +1,42 @@
 //! A model made ready for one set of input shapes, and the workspace that a worker runs it in.
 
+use crate::arena::Arena;
+use crate::device::cpu::CpuProgram;
+pub use crate::device::cpu::Workspace;
 use crate::error::Error;
-use crate::import::{Reference, Signature, Threads};
+use crate::import::{Reference, Signature};
+use crate::plan::{Plan, Report};
 use crate::slab::Reservation;
 use crate::tensor::{Shape, Tensor};
 use std::sync::Arc;
+
+/// How a program computes.
+pub(crate) enum Executor {
+    /// Step by step, as planned.
+    Planned(CpuProgram),
+    /// As tract's own plan; the text says why the model is not planned, where nobody asked for this.
+    Whole(Reference, Option<String>),
+}
 
 /// A model compiled for one set of input shapes; shared by every worker that runs it.
 pub struct Program {
     signature: Arc<Signature>,
     shapes: Vec<Shape>,
-    reference: Reference,
-    /// Held as long as anyone holds the program.
-    _bytes: Reservation,
+    executor: Executor,
+    arena: Arc<Arena>,
+    /// Host memory, held as long as anyone holds the program.
+    _host: Option<Reservation>,
 }
 
 impl Program {
     pub(crate) fn new(
         signature: Arc<Signature>,
         shapes: Vec<Shape>,
-        reference: Reference,
-        bytes: Reservation,
+        executor: Executor,
+        arena: Arc<Arena>,
+        host: Option<Reservation>,
     ) -> Program {
-        Program { signature, shapes, reference, _bytes: bytes }
+        Program { signature, shapes, executor, arena, _host: host }
     }
 
     /// The shapes that the inputs must have, in the signature's order.
@@ -30,14 +44,35 @@ impl Program {
         &self.shapes
     }
 
-    /// Bytes of values alive at once during a run, at their peak.
+    /// Bytes of workspace that a run takes.
     pub fn workspace_bytes(&self) -> usize {
-        self.reference.live_peak_bytes
+        self.executor.workspace_bytes()
     }
 
-    /// Bytes of weights and other constants that the program's plan holds.
+    /// Bytes of weights and other constants, those that other programs of the model share included.
     pub fn constant_bytes(&self) -> usize {
-        self.reference.constant_bytes
+        self.executor.constant_bytes()
+    }
+
+    /// The plan; `None` where the model is run whole.
+    pub fn plan(&self) -> Option<&Plan> {
+        match &self.executor {
+            Executor::Planned(program) => Some(program.plan()),
+            Executor::Whole(..) => None,
+        }
+    }
+
+    /// The plan's figures; `None` where the model is run whole.
+    pub fn report(&self) -> Option<Report> {
+        self.plan().map(|plan| Report::new(plan, self.constant_bytes() as u64))
+    }
+
+    /// Why the model is not planned but run whole.
+    pub fn unplanned(&self) -> Option<&str> {
+        match &self.executor {
+            Executor::Planned(_) => None,
+            Executor::Whole(_, reason) => Some(reason.as_deref().unwrap_or("as was asked for")),
+        }
     }
 
     /// Runs the program in `workspace` on `inputs`, in the signature's order, and puts the outputs, in the
@@ -53,7 +88,14 @@ impl Program {
         outputs: &mut Vec<Tensor>,
     ) -> Result<(), Error> {
         self.check(inputs)?;
-        workspace.threads.scope(|| self.reference.run(inputs, outputs))
+        match &self.executor {
+            Executor::Whole(reference, _) => workspace.host.scope(|| reference.run(inputs, outputs)),
+            Executor::Planned(program) => {
+                workspace.at_least(self.workspace_bytes())?;
+                let Workspace { block, threads, host, .. } = workspace;
+                host.scope(|| program.run(block, threads, inputs, outputs, self.arena.tick()))
+            }
+        }
     }
 
     fn check(&self, inputs: &[Tensor]) -> Result<(), Error> {
@@ -74,17 +116,18 @@ impl Program {
     }
 }
 
-/// What a lane runs programs with: its threads.
-pub struct Workspace {
-    threads: Threads,
-}
+impl Executor {
+    pub(crate) fn workspace_bytes(&self) -> usize {
+        match self {
+            Executor::Planned(program) => program.plan().workspace_bytes as usize,
+            Executor::Whole(reference, _) => reference.live_peak_bytes,
+        }
+    }
 
-impl Workspace {
-    /// A workspace whose runs use `threads` threads inside an op (1: the caller's own).
-    ///
-    /// # Errors
-    /// The threads cannot be started.
-    pub fn new(threads: usize) -> Result<Workspace, Error> {
-        Ok(Workspace { threads: Threads::new(threads)? })
+    pub(crate) fn constant_bytes(&self) -> usize {
+        match self {
+            Executor::Planned(program) => program.weights_bytes(),
+            Executor::Whole(reference, _) => reference.constant_bytes,
+        }
     }
 }

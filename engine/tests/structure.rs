@@ -76,7 +76,8 @@ fn the_engine_knows_no_runtime_no_network_and_no_json() {
 #[test]
 fn a_stage_of_the_engine_imports_only_earlier_stages() {
     // In the order of lib.rs; `error` speaks of all stages and is spoken of by all.
-    let stages = ["tensor", "import", "slab", "program", "model"];
+    let stages =
+        ["tensor", "graph", "import", "fuse", "plan", "slab", "lane", "device", "arena", "program", "model"];
     for (at, stage) in stages.iter().enumerate() {
         let (folder, file) =
             (root().join("engine/src").join(stage), root().join(format!("engine/src/{stage}.rs")));
@@ -103,8 +104,17 @@ fn wire_types_are_named_by_the_http_side_alone() {
 }
 
 #[test]
-fn no_unsafe_code() {
-    for folder in ["engine/src", "server/src"] {
-        assert_eq!(naming("unsafe ", folder, "docs"), [] as [PathBuf; 0]);
+fn unsafe_code_lies_below_device_alone() {
+    assert_eq!(naming("unsafe ", "engine/src", "engine/src/device"), [] as [PathBuf; 0]);
+    assert_eq!(naming("unsafe ", "server/src", "docs"), [] as [PathBuf; 0]);
+}
+
+#[test]
+fn the_stages_before_the_device_name_none() {
+    for stage in ["graph", "fuse", "plan", "slab", "lane"] {
+        let folder = format!("engine/src/{stage}");
+        for word in ["device::", "Cpu", "Cuda", "cudarc", "rten_simd"] {
+            assert_eq!(naming(word, &folder, "docs"), [] as [PathBuf; 0], "{word} in {stage}");
+        }
     }
 }

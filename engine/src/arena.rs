@@ -1,0 +1,237 @@
+//! The memory under the ceiling: taken once at start, divided into weights, lanes and reserve, and handed out.
+//!
+//! Tools that run one model without a ceiling use an arena of the heap, which refuses nothing.
+
+use crate::device::cpu::{ALIGNMENT, Block, Mapping, Room, Workspace};
+use crate::error::{Error, size};
+use crate::lane::{Counters, Pool};
+use crate::slab::{
+    DoesNotFit, Event, Fit, Fixed, LaneSizes, LanesDoNotFit, Layout, Ledger, Move, Slab, Snapshot, Terms,
+    What,
+};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The lines to draw, and the lanes to make.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Lines {
+    /// The lines of the ledger; `slab` is computed and may be left 0.
+    pub fixed: Fixed,
+    /// Bytes that weights can never take.
+    pub reserve: u64,
+    /// Lanes that always exist.
+    pub lanes: usize,
+    /// Bytes of each lane's workspace; where `None`, an eighth of the slab over all lanes together.
+    pub workspace: Option<u64>,
+    /// Threads inside an op.
+    pub threads: usize,
+}
+
+/// Why an arena cannot be had.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum NoArena {
+    /// The other lines leave nothing.
+    #[error(
+        "nothing is left for the slab under the ceiling of {}: driver {}, process {}, request bodies {}, headroom {}; \
+         raise memory.ceiling, or lower server.body_budget or memory.headroom",
+        size(.0.ceiling), size(.0.driver), size(.0.process), size(.0.bodies), size(.0.headroom)
+    )]
+    NothingLeft(Fixed),
+    /// Lanes and reserve do not fit.
+    #[error(transparent)]
+    Lanes(#[from] LanesDoNotFit),
+    /// The system does not give the slab.
+    #[error("the system does not give the slab of {}: {source}", size(*.bytes))]
+    Refused {
+        /// Bytes asked for.
+        bytes: u64,
+        /// The system's words.
+        source: std::io::Error,
+    },
+    /// The lanes' threads cannot be started.
+    #[error(transparent)]
+    Threads(Error),
+}
+
+/// Who can be asked to let models go: returns whether the owner is gone from its side.
+pub type Evict = Box<dyn Fn(&str) -> bool + Send + Sync>;
+
+/// The memory that models live in.
+pub struct Arena {
+    ledger: Arc<Ledger>,
+    backing: Backing,
+    /// Counts runs, as a clock for "least recently used".
+    uses: AtomicU64,
+    evict: Mutex<Option<Evict>>,
+    now_ms: fn() -> u64,
+}
+
+enum Backing {
+    Heap,
+    Slab { slab: Arc<Slab>, mapping: Arc<Mapping>, lanes: Pool<Workspace> },
+}
+
+impl Arena {
+    /// Takes the slab and makes the lanes. `now_ms` dates the events of memory.
+    ///
+    /// # Errors
+    /// The lines leave no room, or the system does not give the memory; the figures are told.
+    pub fn take(lines: &Lines, now_ms: fn() -> u64) -> Result<Arc<Arena>, NoArena> {
+        let bytes = lines.fixed.for_slab() / ALIGNMENT * ALIGNMENT;
+        if bytes == 0 {
+            return Err(NoArena::NothingLeft(lines.fixed));
+        }
+        let share = bytes / 8 / lines.lanes.max(1) as u64;
+        let sizes = LaneSizes { steady: lines.lanes, workspace_bytes: lines.workspace.unwrap_or(share) };
+        let layout = Layout::new(&[bytes], sizes, lines.reserve, ALIGNMENT)?;
+        let mapping = Mapping::new(bytes as usize).map_err(|source| NoArena::Refused { bytes, source })?;
+        let mapping = Arc::new(mapping);
+        let [steady, burst] =
+            Workspace::lanes(&mapping, layout.clone(), lines.threads).map_err(NoArena::Threads)?;
+        let lanes = Pool::new(steady, burst);
+        let slab = Slab::new(layout, lines.fixed.ceiling);
+        let ledger = Ledger::new(Fixed { slab: bytes, ..lines.fixed });
+        Ok(Arc::new(Arena::new(ledger, Backing::Slab { slab, mapping, lanes }, now_ms)))
+    }
+
+    /// An arena of the heap, which refuses nothing.
+    pub fn unlimited() -> Arc<Arena> {
+        Arc::new(Arena::new(Ledger::unlimited(), Backing::Heap, || 0))
+    }
+
+    fn new(ledger: Arc<Ledger>, backing: Backing, now_ms: fn() -> u64) -> Arena {
+        Arena { ledger, backing, uses: AtomicU64::new(0), evict: Mutex::default(), now_ms }
+    }
+
+    /// The account of host memory.
+    pub fn ledger(&self) -> &Arc<Ledger> {
+        &self.ledger
+    }
+
+    /// The lanes; `None` for an arena of the heap.
+    pub fn lanes(&self) -> Option<&Pool<Workspace>> {
+        match &self.backing {
+            Backing::Heap => None,
+            Backing::Slab { lanes, .. } => Some(lanes),
+        }
+    }
+
+    /// The largest workspace that any lane has, in bytes; `None` where nothing limits it.
+    pub fn largest_workspace(&self) -> Option<u64> {
+        self.lanes().map(|lanes| lanes.largest_bytes(crate::lane::Want::BurstToo))
+    }
+
+    /// Who is to be asked when idle models have to leave for others.
+    pub fn set_evict(&self, evict: Evict) {
+        *self.evict.lock().unwrap_or_else(PoisonError::into_inner) = Some(evict);
+    }
+
+    /// How an owner is treated from now on.
+    pub fn set_terms(&self, owner: &str, terms: Terms) {
+        if let Backing::Slab { slab, .. } = &self.backing {
+            slab.set_terms(owner, terms);
+        }
+    }
+
+    /// The slab's regions and extents now; `None` for an arena of the heap.
+    pub fn snapshot(&self) -> Option<(Snapshot, Counters)> {
+        let Backing::Slab { slab, lanes, .. } = &self.backing else { return None };
+        let counters = lanes.counters();
+        Some((slab.snapshot(counters.steady.bytes, counters.burst.bytes), counters))
+    }
+
+    /// Bytes that an owner holds, of the slab and of host memory.
+    pub fn held_by(&self, owner: &str) -> u64 {
+        let host =
+            self.ledger.account().held.iter().filter(|held| held.owner == owner).map(|held| held.bytes).sum();
+        match &self.backing {
+            Backing::Heap => host,
+            Backing::Slab { slab, .. } => slab.held_bytes(owner) + host,
+        }
+    }
+
+    /// What happened to the memory lately, oldest first.
+    pub fn events(&self) -> Vec<Event> {
+        match &self.backing {
+            Backing::Heap => vec![],
+            Backing::Slab { slab, .. } => slab.events(),
+        }
+    }
+
+    /// Enters an event.
+    pub fn record(&self, what: What, owner: &str, bytes: u64) {
+        if let Backing::Slab { slab, .. } = &self.backing {
+            slab.record(what, owner, bytes, (self.now_ms)());
+        }
+    }
+
+    /// A count that goes up with every run.
+    pub(crate) fn tick(&self) -> u64 {
+        self.uses.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Room for weights. Idle weights are moved together, and idle models asked to leave, where that helps.
+    ///
+    /// # Errors
+    /// There is no room and none can be made.
+    pub(crate) fn room(&self, owner: &str, bytes: u64) -> Result<Room, Error> {
+        let Backing::Slab { slab, mapping, .. } = &self.backing else {
+            return Ok(Room::Own(Block::new(bytes as usize)?));
+        };
+        // Others may take what was made free: then room is made again, a few times.
+        const ATTEMPTS: usize = 8;
+        let mut refused = None;
+        for _ in 0..ATTEMPTS {
+            match slab.reserve(owner, bytes) {
+                Ok(holding) => return Ok(Room::Slab(holding, Arc::clone(mapping))),
+                Err(refusal) => {
+                    if !self.make_room(slab, mapping, owner, bytes)? {
+                        refused = Some(refusal);
+                        break;
+                    }
+                    refused = Some(refusal);
+                }
+            }
+        }
+        self.record(What::Refuse, owner, bytes);
+        Err(refused.map_or(Error::Memory { bytes: bytes as usize }, Error::DoesNotFit))
+    }
+
+    /// Moves and evicts; `false` where that is of no use.
+    fn make_room(
+        &self,
+        slab: &Arc<Slab>,
+        mapping: &Mapping,
+        owner: &str,
+        bytes: u64,
+    ) -> Result<bool, DoesNotFit> {
+        let evict = self.evict.lock().unwrap_or_else(PoisonError::into_inner);
+        let priority = slab.terms(owner).priority;
+        let (owners, moves) = match slab.plan_fit(owner, bytes, priority) {
+            Fit::Free => return Ok(true),
+            Fit::AfterMoves(moves) => (vec![], moves),
+            Fit::AfterEvicting { owners, moves } if evict.is_some() => (owners, moves),
+            Fit::AfterEvicting { .. } => return Ok(false),
+            Fit::Never(refusal) => {
+                self.record(What::Refuse, owner, bytes);
+                return Err(refusal);
+            }
+        };
+        for owner in &owners {
+            let held = slab.held_bytes(owner);
+            if !evict.as_ref().is_some_and(|evict| evict(owner)) {
+                return Ok(false);
+            }
+            self.record(What::Evict, owner, held);
+        }
+        Ok(moves.into_iter().all(|step| self.move_weights(slab, mapping, step)) || !owners.is_empty())
+    }
+
+    fn move_weights(&self, slab: &Arc<Slab>, mapping: &Mapping, step: Move) -> bool {
+        let Ok(moving) = slab.start_move(step) else { return false };
+        mapping.carry(moving);
+        self.record(What::Move, "", step.from.bytes);
+        true
+    }
+}
