@@ -43,9 +43,12 @@ declare! {
     MODELS_LOADED = Gauge "plimsoll_models_loaded" in Count: "Model versions that are ready.";
     LOADS = Counter "plimsoll_model_loads_total" in Count: "Loads of a model version, by outcome.";
     CEILING_BYTES = Gauge "plimsoll_ceiling_bytes" in Bytes: "Bytes that the whole process may hold.";
-    HELD_BYTES = Gauge "plimsoll_held_bytes" in Bytes: "Bytes that the ledger holds for models now.";
-    HELD_PEAK_BYTES = Gauge "plimsoll_held_peak_bytes" in Bytes: "The most bytes that the ledger has held for models.";
-    FREE_BYTES = Gauge "plimsoll_free_bytes" in Bytes: "Bytes that the ledger can still give to models.";
+    REGION_BYTES = Gauge "plimsoll_region_bytes" in Bytes: "Size of a region of the slab: weights, lanes, reserve.";
+    REGION_USED_BYTES = Gauge "plimsoll_region_used_bytes" in Bytes: "Bytes of a region of the slab that are in use now.";
+    REGION_PEAK_BYTES = Gauge "plimsoll_region_peak_bytes" in Bytes: "The most bytes of a region of the slab that were in use at once.";
+    FREE_BYTES = Gauge "plimsoll_free_bytes" in Bytes: "Bytes of the slab that are free for weights.";
+    HOST_BYTES = Gauge "plimsoll_host_bytes" in Bytes: "Bytes of host memory that models hold, under memory.headroom.";
+    HOST_PEAK_BYTES = Gauge "plimsoll_host_peak_bytes" in Bytes: "The most bytes of host memory that models have held at once.";
     RESIDENT_BYTES = Gauge "plimsoll_resident_bytes" in Bytes: "Resident memory of this process; absent where the system does not tell.";
     UPTIME_SECONDS = Gauge "plimsoll_uptime_seconds" in Seconds: "Time since the process started.";
     BUILD_INFO = Gauge "plimsoll_build_info" in Count: "Always 1; the labels tell version and device.";

@@ -2,9 +2,10 @@
 
 use super::{logging, start};
 use crate::cli::Check;
+use crate::http::Memory;
 use crate::repository::{Availability, Indexed, owner};
+use plimsoll_engine::arena::Arena;
 use plimsoll_engine::error::size;
-use plimsoll_engine::slab::Account;
 use serde_json::json;
 use std::io::Write;
 use std::sync::Arc;
@@ -21,23 +22,22 @@ pub(super) fn run(arguments: &Check) -> anyhow::Result<()> {
             let _ = registry.load(&name).await;
         }
     });
-    let (index, account, missing) = (registry.index(), begun.ledger.account(), registry.missing());
+    let (index, arena, missing) = (registry.index(), &begun.arena, registry.missing());
     let wanted = registry.wanted();
     let failed = |line: &&Indexed| line.state != Availability::Ready && wanted.contains(&line.name);
     let failures = index.iter().filter(failed).count() + missing.len();
     let mut out = std::io::stdout().lock();
     if arguments.json {
-        writeln!(out, "{}", document(&index, &account, &missing))?;
+        writeln!(out, "{}", document(&index, arena, &missing))?;
     } else {
-        table(&mut out, &index, &account, &missing)?;
+        table(&mut out, &index, arena, &missing)?;
     }
     anyhow::ensure!(failures == 0, "{failures} of the models that the configuration wants cannot be served");
     Ok(())
 }
 
-fn held(account: &Account, line: &Indexed) -> u64 {
-    let owner = owner(&line.name, &line.version);
-    account.held.iter().filter(|held| held.owner == owner).map(|held| held.bytes).sum()
+fn held(arena: &Arena, line: &Indexed) -> u64 {
+    arena.held_by(&owner(&line.name, &line.version))
 }
 
 fn state(line: &Indexed) -> &'static str {
@@ -48,39 +48,32 @@ fn state(line: &Indexed) -> &'static str {
     }
 }
 
-fn document(index: &[Indexed], account: &Account, missing: &[String]) -> serde_json::Value {
+fn document(index: &[Indexed], arena: &Arena, missing: &[String]) -> serde_json::Value {
     let models: Vec<_> = index
         .iter()
         .map(|line| {
             json!({
                 "name": line.name, "version": line.version, "state": state(line), "reason": line.reason,
-                "bytes": held(account, line),
+                "bytes": held(arena, line),
             })
         })
         .collect();
-    json!({
-        "ceiling_bytes": account.fixed.ceiling,
-        "driver_bytes": account.fixed.driver,
-        "process_bytes": account.fixed.process,
-        "headroom_bytes": account.fixed.headroom,
-        "reserve_bytes": account.fixed.reserve,
-        "held_bytes": account.held_bytes,
-        "free_bytes": account.free_bytes,
+    let mut document = json!(Memory::of(arena));
+    let more = json!({
         "models": models,
         "missing": missing,
-    })
+    });
+    if let (Some(document), Some(more)) = (document.as_object_mut(), more.as_object()) {
+        document.extend(more.clone());
+    }
+    document
 }
 
-fn table(
-    out: &mut impl Write,
-    index: &[Indexed],
-    account: &Account,
-    missing: &[String],
-) -> std::io::Result<()> {
-    let fixed = &account.fixed;
+fn table(out: &mut impl Write, index: &[Indexed], arena: &Arena, missing: &[String]) -> std::io::Result<()> {
+    let fixed = arena.ledger().account().fixed;
     for line in index {
         let name = format!("{}:{}", line.name, line.version);
-        writeln!(out, "{name:<32} {:<12} {:>10}  {}", state(line), size(held(account, line)), line.reason)?;
+        writeln!(out, "{name:<32} {:<12} {:>10}  {}", state(line), size(held(arena, line)), line.reason)?;
     }
     for name in missing {
         writeln!(
@@ -89,14 +82,21 @@ fn table(
             "missing", ""
         )?;
     }
-    let lines = [
+    let mut lines = vec![
         ("ceiling", fixed.ceiling),
         ("  driver", fixed.driver),
         ("  process", fixed.process),
+        ("  request bodies", fixed.bodies),
         ("  headroom", fixed.headroom),
-        ("  reserve", fixed.reserve),
-        ("  models", account.held_bytes),
-        ("  free", account.free_bytes),
+        ("  slab", fixed.slab),
     ];
+    if let Some((slab, _)) = arena.snapshot() {
+        lines.extend([
+            ("    weights", slab.weights.used.used_bytes),
+            ("    free for weights", slab.free_bytes),
+            ("    lanes", slab.lanes.bytes),
+            ("    reserve", slab.reserve.bytes),
+        ]);
+    }
     lines.iter().try_for_each(|(name, bytes)| writeln!(out, "{name:<45} {:>10}", size(*bytes)))
 }

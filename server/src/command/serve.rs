@@ -29,23 +29,26 @@ pub(super) fn run(arguments: &Start) -> anyhow::Result<()> {
 }
 
 async fn serve(begun: start::Started, started: Instant) -> anyhow::Result<()> {
-    let start::Started { config, ledger, registry, metrics, lanes, admin_token } = begun;
+    let start::Started { config, arena, registry, metrics, admin_token } = begun;
+    let lanes = arena.lanes().cloned().context("no lanes")?;
+    let account = arena.ledger().account();
+    let (max_body, budget) = config.server.bodies(bytesize::ByteSize(account.fixed.ceiling));
     let stop = shutdown::on_signal()?;
     let listener = TcpListener::bind(config.server.listen)
         .await
         .with_context(|| format!("cannot listen on {} (server.listen)", config.server.listen))?;
     let app = Arc::new(App {
         registry: Arc::clone(&registry),
-        scheduler: Scheduler::start(lanes, config.device.threads)?,
-        ledger,
+        scheduler: Scheduler::start(lanes)?,
+        arena,
         metrics,
-        budget: Budget::new(config.server.body_budget.as_u64(), config.server.max_body.as_u64()),
+        budget: Budget::new(budget.as_u64(), max_body.as_u64()),
         readiness: Default::default(),
         admin_token,
         started,
     });
-    describe(&app, lanes);
-    tracing::info!(address = %listener.local_addr()?, lanes, "listening");
+    describe(&app);
+    tracing::info!(address = %listener.local_addr()?, "listening");
     tokio::spawn(load_wanted(Arc::clone(&app), started));
     tokio::spawn(upkeep(Arc::clone(&app)));
     if let Some(every) = config.models.watch {
@@ -87,16 +90,20 @@ async fn upkeep(app: Arc<App>) {
     }
 }
 
-fn describe(app: &App, lanes: usize) {
-    let account = app.ledger.account();
-    let size = bytesize::ByteSize;
+fn describe(app: &App) {
+    let (fixed, size) = (app.arena.ledger().account().fixed, bytesize::ByteSize);
+    let Some((slab, lanes)) = app.arena.snapshot() else { return };
     tracing::info!(
-        ceiling = %size(account.fixed.ceiling),
-        process = %size(account.fixed.process),
-        headroom = %size(account.fixed.headroom),
-        reserve = %size(account.fixed.reserve),
-        for_models = %size(account.free_bytes),
-        lanes,
+        ceiling = %size(fixed.ceiling),
+        process = %size(fixed.process),
+        bodies = %size(fixed.bodies),
+        headroom = %size(fixed.headroom),
+        slab = %size(fixed.slab),
+        weights = %size(slab.weights.bytes),
+        lanes = lanes.steady.lanes,
+        lane = %size(slab.steady.iter().map(|lane| lane.bytes).max().unwrap_or(0)),
+        burst_lanes = lanes.burst.lanes,
+        reserve = %size(slab.reserve.bytes),
         "the load line"
     );
 }

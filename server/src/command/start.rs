@@ -1,23 +1,23 @@
-//! The part of a start that `serve` and `check` share: configuration → device, ledger, registry.
+//! The part of a start that `serve` and `check` share: configuration → device, memory, registry.
 
+use super::Usage;
 use crate::config::{self, Config, Kind, Workspace};
 use crate::metrics::Metrics;
 use crate::process;
-use crate::repository::{Defaults, Registry};
+use crate::repository::{Defaults, Precision, Registry};
 use anyhow::{Context, bail};
+use plimsoll_engine::arena::{Arena, Lines};
 use plimsoll_engine::model::Limits;
-use plimsoll_engine::slab::{Fixed, Ledger};
+use plimsoll_engine::slab::Fixed;
 use std::path::Path;
 use std::sync::Arc;
 
 /// What is there before anything is loaded.
 pub(super) struct Started {
     pub(super) config: Config,
-    pub(super) ledger: Arc<Ledger>,
+    pub(super) arena: Arc<Arena>,
     pub(super) registry: Arc<Registry>,
     pub(super) metrics: Metrics,
-    /// Workers, and threads of each.
-    pub(super) lanes: usize,
     /// What an admin call must bring.
     pub(super) admin_token: Option<String>,
 }
@@ -30,30 +30,25 @@ pub(super) fn configuration(file: Option<&Path>, flags: &config::Flags) -> anyho
 /// Draws the lines and opens the repository.
 pub(super) fn start(config: Config) -> anyhow::Result<Started> {
     device(config.device.kind)?;
-    let fixed = lines(&config)?;
-    let ledger = Ledger::new(fixed);
     let metrics = Metrics::new()?;
     let lanes = config.lanes.count(cores(), config.device.threads);
-    let workspace_bytes = match config.lanes.workspace {
-        Workspace::Auto => None,
-        Workspace::Size(size) => Some(usize::try_from(size.as_u64()).unwrap_or(usize::MAX)),
-    };
+    let arena = Arena::take(&lines(&config, lanes)?, now_ms)?;
     let defaults = Defaults {
         queue_limit: config.batching.queue_limit,
         timeout: config.server.request_timeout,
-        limits: Limits { workspace_bytes, ..Limits::default() },
+        limits: Limits { threads: config.device.threads, ..Limits::default() },
     };
     let root = config.models.path.clone();
     let registry = Registry::open(
         root.clone(),
         config.models.load.clone(),
         defaults,
-        Arc::clone(&ledger),
+        Arc::clone(&arena),
         metrics.clone(),
     )
     .with_context(|| format!("the model folder {} (models.path) cannot be read", root.display()))?;
     let admin_token = config.server.admin_token_file.as_deref().map(token).transpose()?;
-    Ok(Started { config, ledger, registry, metrics, lanes, admin_token })
+    Ok(Started { config, arena, registry, metrics, admin_token })
 }
 
 fn cores() -> usize {
@@ -75,6 +70,17 @@ pub(super) fn device(kind: Kind) -> anyhow::Result<()> {
     }
 }
 
+/// Settles for a number format.
+///
+/// # Errors
+/// One is demanded that this build does not compute in.
+pub(super) fn precision(asked: Option<Precision>) -> anyhow::Result<()> {
+    match asked {
+        None | Some(Precision::Fp32) => Ok(()),
+        Some(_) => bail!(Usage("the CPU computes in fp32 only; leave --precision away".into())),
+    }
+}
+
 /// The admin token: the file's text without the space around it.
 fn token(file: &Path) -> anyhow::Result<String> {
     let text = std::fs::read_to_string(file)
@@ -84,29 +90,40 @@ fn token(file: &Path) -> anyhow::Result<String> {
     Ok(token.into())
 }
 
-fn lines(config: &Config) -> anyhow::Result<Fixed> {
+fn lines(config: &Config, lanes: usize) -> anyhow::Result<Lines> {
     // Where the system does not tell what is available, the default ceiling is taken at its word.
     let available = process::available_bytes().unwrap_or(u64::MAX);
     let limits = config.memory.limits(available)?;
-    if limits.ceiling.as_u64() > available {
-        tracing::warn!(ceiling = %limits.ceiling, available = %bytesize::ByteSize(available), "the ceiling is above what is available now");
-    }
+    let (_, bodies) = config.server.bodies(limits.ceiling);
     let fixed = Fixed {
         ceiling: limits.ceiling.as_u64(),
         driver: 0,
         // On the CPU, device memory is host memory: what this process already holds counts.
         process: process::resident_bytes().unwrap_or(0),
+        bodies: bodies.as_u64(),
         headroom: limits.headroom.as_u64(),
-        reserve: limits.reserve.as_u64(),
+        slab: 0,
     };
-    if fixed.for_models() == 0 {
+    // The slab is touched at once: what the system does not have would be another process's end, or ours.
+    if fixed.for_slab() > available {
         bail!(
-            "nothing is left for models under the ceiling of {}: the process holds {}, headroom {}, reserve {}",
-            limits.ceiling,
-            bytesize::ByteSize(fixed.process),
-            limits.headroom,
-            limits.reserve
+            "the slab of {} is more than the {} that the system has available; lower memory.ceiling ({}), or end \
+             what holds the memory",
+            bytesize::ByteSize(fixed.for_slab()),
+            bytesize::ByteSize(available),
+            limits.ceiling
         );
     }
-    Ok(fixed)
+    let workspace = match config.lanes.workspace {
+        Workspace::Auto => None,
+        Workspace::Size(size) => Some(size.as_u64()),
+    };
+    let (reserve, threads) = (limits.reserve.as_u64(), config.device.threads);
+    Ok(Lines { fixed, reserve, lanes, workspace, threads })
+}
+
+/// Milliseconds since the epoch, to date what happens to the memory.
+fn now_ms() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }

@@ -18,7 +18,7 @@ pub(crate) struct Lanes {
 /// How large the workspace of a lane is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Workspace {
-    /// What the most demanding loaded model needs.
+    /// An eighth of the slab over all steady lanes together.
     #[default]
     Auto,
     /// So many bytes; a request that needs more is refused.

@@ -77,7 +77,7 @@ impl Config {
     /// [`ConfigError::Conflict`], naming the keys and their values.
     fn validate(&self) -> Result<(), ConfigError> {
         let Server { max_body, body_budget, request_timeout, .. } = self.server;
-        if body_budget < max_body {
+        if let Some(body_budget) = body_budget.filter(|budget| *budget < max_body) {
             return Err(ConfigError::conflict(format!(
                 "server.body_budget ({body_budget}) is less than server.max_body ({max_body}): \
                  the budget must hold at least one body of full size"

@@ -14,12 +14,15 @@ pub(crate) struct Server {
     /// Address and port to listen on; port 0 takes a free one. Default `127.0.0.1:8000`.
     #[serde(deserialize_with = "values::address")]
     pub(crate) listen: SocketAddr,
-    /// Largest request body in bytes, after decompression too; at least 1. Default 64 MiB.
+    /// Largest request body in bytes, after decompression too; at least 1. Default 64 MiB, and never more than the
+    /// body budget.
     #[serde(deserialize_with = "values::size_above_zero")]
     pub(crate) max_body: ByteSize,
-    /// Bytes that all request bodies in memory may hold together; at least `max_body`. Default 256 MiB.
+    /// Bytes that all request bodies in memory may hold together, under the ceiling where the device shares memory
+    /// with the process; at least `max_body`. Default none: twice `max_body`, or an eighth of the ceiling where
+    /// that is less.
     #[serde(deserialize_with = "values::size_above_zero")]
-    pub(crate) body_budget: ByteSize,
+    pub(crate) body_budget: Option<ByteSize>,
     /// Longest time from a request's arrival to its answer; at least 1 ms. Default 30 s.
     #[serde(deserialize_with = "values::duration_above_zero")]
     pub(crate) request_timeout: Duration,
@@ -31,12 +34,21 @@ pub(crate) struct Server {
     pub(crate) admin_token_file: Option<PathBuf>,
 }
 
+impl Server {
+    /// Bytes that one body, and that all bodies together may hold under this ceiling.
+    pub(crate) fn bodies(&self, ceiling: ByteSize) -> (ByteSize, ByteSize) {
+        let share = ByteSize::b((ceiling.as_u64() / 8).min(2 * self.max_body.as_u64()));
+        let budget = self.body_budget.unwrap_or(share);
+        (self.max_body.min(budget), budget)
+    }
+}
+
 impl Default for Server {
     fn default() -> Self {
         Self {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8000)),
             max_body: ByteSize::mib(64),
-            body_budget: ByteSize::mib(256),
+            body_budget: None,
             request_timeout: Duration::from_secs(30),
             shutdown_grace: Duration::from_secs(30),
             admin_token_file: None,

@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
-type Answer = Result<Response, ApiError>;
+pub(super) type Answer = Result<Response, ApiError>;
 
 fn typed(content_type: &'static str, body: impl Into<Body>) -> Response {
     let mut response = Response::new(body.into());
@@ -30,7 +30,7 @@ fn typed(content_type: &'static str, body: impl Into<Body>) -> Response {
     response
 }
 
-fn json(body: &impl Serialize) -> Answer {
+pub(super) fn json(body: &impl Serialize) -> Answer {
     let body = serde_json::to_vec(body).map_err(|error| ApiError::internal(&error.to_string()))?;
     Ok(typed("application/json", body))
 }
@@ -96,11 +96,8 @@ pub(crate) async fn model_stats(State(app): State<Arc<App>>, target: Target) -> 
 }
 
 fn statistics(app: &App, served: &[Arc<Served>]) -> Statistics {
-    let account = app.ledger.account();
-    let memory = |served: &Served| {
-        let own = account.held.iter().filter(|held| held.owner == served.owner());
-        MemoryUsage { kind: "CPU", id: 0, byte_size: own.map(|held| held.bytes).sum() }
-    };
+    let memory =
+        |served: &Served| MemoryUsage { kind: "CPU", id: 0, byte_size: app.arena.held_by(&served.owner()) };
     let stats = served
         .iter()
         .map(|served| ModelStats { memory_usage: vec![memory(served)], ..model_statistics(served) });
@@ -201,11 +198,23 @@ pub(crate) async fn openapi() -> Response {
 
 pub(crate) async fn metrics_text(State(app): State<Arc<App>>) -> Response {
     let gauge = |metric, value: f64| app.metrics.gauge(metric, &[]).set(value);
-    let account = app.ledger.account();
+    let account = app.arena.ledger().account();
     gauge(&metrics::CEILING_BYTES, account.fixed.ceiling as f64);
-    gauge(&metrics::HELD_BYTES, account.held_bytes as f64);
-    gauge(&metrics::HELD_PEAK_BYTES, account.peak_bytes as f64);
-    gauge(&metrics::FREE_BYTES, account.free_bytes as f64);
+    gauge(&metrics::HOST_BYTES, account.held_bytes as f64);
+    gauge(&metrics::HOST_PEAK_BYTES, account.peak_bytes as f64);
+    if let Some((snapshot, _)) = app.arena.snapshot() {
+        gauge(&metrics::FREE_BYTES, snapshot.free_bytes as f64);
+        let regions =
+            [("weights", snapshot.weights), ("lanes", snapshot.lanes), ("reserve", snapshot.reserve)];
+        for (name, region) in regions {
+            let gauge = |metric, value: u64| {
+                app.metrics.gauge(metric, &[("region", name.into())]).set(value as f64);
+            };
+            gauge(&metrics::REGION_BYTES, region.bytes);
+            gauge(&metrics::REGION_USED_BYTES, region.used.used_bytes);
+            gauge(&metrics::REGION_PEAK_BYTES, region.used.peak_bytes);
+        }
+    }
     gauge(&metrics::BODIES_BYTES, app.budget.used() as f64);
     gauge(&metrics::QUEUED, app.scheduler.queued() as f64);
     gauge(&metrics::MODELS_LOADED, app.registry.ready().len() as f64);
@@ -215,53 +224,4 @@ pub(crate) async fn metrics_text(State(app): State<Arc<App>>) -> Response {
         gauge(&metrics::RESIDENT_BYTES, resident as f64);
     }
     typed("text/plain; version=0.0.4; charset=utf-8", app.metrics.render())
-}
-
-/// The ledger as JSON; every size in bytes.
-#[derive(Serialize)]
-struct Memory {
-    ceiling_bytes: u64,
-    driver_bytes: u64,
-    process_bytes: u64,
-    headroom_bytes: u64,
-    reserve_bytes: u64,
-    weights_bytes: u64,
-    programs_bytes: u64,
-    held_bytes: u64,
-    held_peak_bytes: u64,
-    free_bytes: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    process_resident_bytes: Option<u64>,
-    extents: Vec<Extent>,
-}
-
-#[derive(Serialize)]
-struct Extent {
-    owner: String,
-    kind: &'static str,
-    bytes: u64,
-}
-
-pub(crate) async fn memory(State(app): State<Arc<App>>) -> Answer {
-    use plimsoll_engine::slab::Kind;
-    let account = app.ledger.account();
-    let sum = |kind| account.held.iter().filter(|held| held.kind == kind).map(|held| held.bytes).sum();
-    json(&Memory {
-        ceiling_bytes: account.fixed.ceiling,
-        driver_bytes: account.fixed.driver,
-        process_bytes: account.fixed.process,
-        headroom_bytes: account.fixed.headroom,
-        reserve_bytes: account.fixed.reserve,
-        weights_bytes: sum(Kind::Weights),
-        programs_bytes: sum(Kind::Program),
-        held_bytes: account.held_bytes,
-        held_peak_bytes: account.peak_bytes,
-        free_bytes: account.free_bytes,
-        process_resident_bytes: process::resident_bytes(),
-        extents: account
-            .held
-            .into_iter()
-            .map(|held| Extent { owner: held.owner, kind: held.kind.name(), bytes: held.bytes })
-            .collect(),
-    })
 }

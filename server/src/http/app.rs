@@ -8,7 +8,7 @@ use crate::schedule::Scheduler;
 use axum::extract::{FromRequestParts, RawPathParams};
 use http::header::AUTHORIZATION;
 use http::request::Parts;
-use plimsoll_engine::slab::Ledger;
+use plimsoll_engine::arena::Arena;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Instant;
@@ -17,7 +17,7 @@ use std::time::Instant;
 pub(crate) struct App {
     pub(crate) registry: Arc<Registry>,
     pub(crate) scheduler: Scheduler,
-    pub(crate) ledger: Arc<Ledger>,
+    pub(crate) arena: Arc<Arena>,
     pub(crate) metrics: Metrics,
     pub(crate) budget: Budget,
     pub(crate) readiness: Readiness,

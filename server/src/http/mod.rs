@@ -24,6 +24,9 @@ mod infer;
 /// What there is: server, models, repository, statistics.
 mod about;
 
+/// The ledger as JSON.
+mod memory;
+
 /// Every route, once.
 mod routes;
 
@@ -33,6 +36,7 @@ mod listen;
 pub(crate) use app::App;
 pub(crate) use body::Budget;
 pub(crate) use listen::serve;
+pub(crate) use memory::Memory;
 pub(crate) use routes::router;
 pub(crate) use wire::response::answer_json;
 

@@ -5,6 +5,7 @@ use super::app::App;
 use super::around::around;
 use super::error::ApiError;
 use super::infer::infer;
+use super::memory;
 use axum::Router;
 use axum::extract::Request;
 use axum::middleware::from_fn_with_state;
@@ -25,7 +26,7 @@ fn table() -> Vec<Route> {
         ("POST", "/v2/repository/index", post(about::index)),
         ("POST", "/v2/repository/models/{model}/load", post(about::load)),
         ("POST", "/v2/repository/models/{model}/unload", post(about::unload)),
-        ("GET", "/v2/memory", get(about::memory)),
+        ("GET", "/v2/memory", get(memory::memory)),
         ("GET", "/metrics", get(about::metrics_text)),
         ("GET", "/openapi.json", get(about::openapi)),
     ];

@@ -9,8 +9,9 @@ use axum::body::Body;
 use axum::response::Response;
 use http::{Request, StatusCode};
 use http_body_util::BodyExt;
+use plimsoll_engine::arena::{Arena, Lines};
 use plimsoll_engine::model::Limits;
-use plimsoll_engine::slab::{Fixed, Ledger};
+use plimsoll_engine::slab::Fixed;
 use serde_json::Value;
 use std::path::Path;
 use std::sync::Arc;
@@ -24,14 +25,16 @@ struct Server {
 /// A server on the sample models, with a ceiling of this many bytes.
 fn server_under(ceiling: u64, load: Load) -> Server {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../models");
-    let ledger = Ledger::new(Fixed { ceiling, ..Fixed::default() });
+    let fixed = Fixed { ceiling, headroom: ceiling / 4, ..Fixed::default() };
+    let lines = Lines { fixed, reserve: ceiling / 10, lanes: 1, workspace: Some(32 << 10), threads: 1 };
+    let arena = Arena::take(&lines, || 0).unwrap();
     let metrics = Metrics::new().unwrap();
     let defaults = Defaults { queue_limit: 8, timeout: Duration::from_secs(30), limits: Limits::default() };
-    let registry = Registry::open(root, load, defaults, Arc::clone(&ledger), metrics.clone()).unwrap();
+    let registry = Registry::open(root, load, defaults, Arc::clone(&arena), metrics.clone()).unwrap();
     let app = App {
         registry,
-        scheduler: Scheduler::start(1, 1).unwrap(),
-        ledger,
+        scheduler: Scheduler::start(arena.lanes().cloned().unwrap()).unwrap(),
+        arena,
         metrics,
         budget: Budget::new(1 << 20, 1 << 19),
         readiness: Default::default(),
@@ -42,7 +45,7 @@ fn server_under(ceiling: u64, load: Load) -> Server {
 }
 
 async fn loaded() -> Server {
-    let server = server_under(1 << 30, Load::All);
+    let server = server_under(1 << 26, Load::All);
     server.app.registry.load("digits").await.unwrap();
     server.app.readiness.ready();
     server
@@ -110,7 +113,7 @@ async fn an_unknown_model_is_404_and_names_those_that_exist() {
 
 #[tokio::test]
 async fn a_model_that_is_not_loaded_is_503_with_retry_after() {
-    let server = server_under(1 << 30, Load::Names(vec![]));
+    let server = server_under(1 << 26, Load::Names(vec![]));
     let response = server.call("POST", "/v2/models/digits/infer", one_image()).await;
     assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
     assert!(response.headers().contains_key("retry-after"));
@@ -119,23 +122,27 @@ async fn a_model_that_is_not_loaded_is_503_with_retry_after() {
 
 #[tokio::test]
 async fn a_model_on_demand_is_loaded_by_its_first_request() {
-    let server = server_under(1 << 30, Load::OnDemand);
+    let server = server_under(1 << 26, Load::OnDemand);
     let response = server.call("POST", "/v2/models/digits/infer", one_image()).await;
     assert_eq!(response.status(), StatusCode::OK);
 }
 
 #[tokio::test]
 async fn a_model_that_does_not_fit_is_507_with_the_bytes_and_leaves_the_ledger_as_it_was() {
-    let server = server_under(50_000, Load::All);
-    let before = server.app.ledger.account();
+    let server = server_under(100_000, Load::All);
+    let held = || {
+        let snapshot = server.app.arena.snapshot().unwrap().0;
+        (server.app.arena.ledger().account().held, snapshot.held, snapshot.free_bytes)
+    };
+    let before = held();
     let response = server.call("POST", "/v2/repository/models/digits/load", "").await;
     assert_eq!(response.status(), StatusCode::INSUFFICIENT_STORAGE);
     let sentence = sentence(response).await;
     assert!(
-        sentence.starts_with("`digits:1` needs 61.0 KiB, 48.8 KiB free under the ceiling of 48.8 KiB"),
+        sentence.starts_with("`digits:1` needs 6") && sentence.contains("free under the ceiling of 97.7 KiB"),
         "{sentence}"
     );
-    assert_eq!(server.app.ledger.account(), before);
+    assert_eq!(held(), before);
 }
 
 #[tokio::test]
@@ -148,13 +155,13 @@ async fn shapes_that_do_not_fit_under_the_ceiling_are_422_with_the_figures() {
     assert_eq!(response.status(), StatusCode::UNPROCESSABLE_ENTITY);
     let sentence = sentence(response).await;
     assert!(sentence.contains("all models together may take"), "{sentence}");
-    // Smaller than that, and still more than is free beside what the model holds.
+    // Smaller than that, and still more than a lane has.
     let body = one_image().replace("[1,1,8,8]", "[30,1,8,8]");
     let body = body.replace(&vec!["0"; 64].join(","), &vec!["0"; 64 * 30].join(","));
     let response = server.call("POST", "/v2/models/digits/infer", body).await;
     assert_eq!(response.status(), StatusCode::UNPROCESSABLE_ENTITY);
     let sentence = json(response).await["error"].to_string();
-    assert!(sentence.contains("needs") && sentence.contains("free under the ceiling"), "{sentence}");
+    assert!(sentence.contains("[30, 1, 8, 8] need") && sentence.contains("a lane has"), "{sentence}");
 }
 
 #[tokio::test]
@@ -226,7 +233,7 @@ async fn an_admin_call_needs_the_token_where_one_is_set() {
 
 #[tokio::test]
 async fn readiness_follows_start_and_stop() {
-    let server = server_under(1 << 30, Load::All);
+    let server = server_under(1 << 26, Load::All);
     assert_eq!(server.call("GET", "/v2/health/ready", "").await.status(), StatusCode::SERVICE_UNAVAILABLE);
     assert_eq!(server.call("GET", "/v2/health/live", "").await.status(), StatusCode::OK);
     server.app.readiness.ready();

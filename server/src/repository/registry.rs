@@ -2,12 +2,13 @@
 
 use super::catalogue::{Entry, Indexed, NotServed, Slot, State};
 use super::loader::Loader;
-use super::served::{Defaults, Served};
+use super::served::{self, Defaults, Served};
 use super::{Found, FoundVersion, ModelSettings, scan};
 use crate::config::Load;
 use crate::metrics::{self, Metrics};
+use plimsoll_engine::arena::Arena;
 use plimsoll_engine::error::Error as EngineError;
-use plimsoll_engine::slab::Ledger;
+use plimsoll_engine::slab::What;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -17,7 +18,7 @@ pub(crate) struct Registry {
     root: PathBuf,
     policy: Load,
     pub(super) defaults: Defaults,
-    pub(super) ledger: Arc<Ledger>,
+    pub(super) arena: Arc<Arena>,
     pub(super) metrics: Metrics,
     catalogue: RwLock<BTreeMap<String, Entry>>,
     pub(super) loader: Loader,
@@ -49,22 +50,44 @@ impl Registry {
         root: PathBuf,
         policy: Load,
         defaults: Defaults,
-        ledger: Arc<Ledger>,
+        arena: Arc<Arena>,
         metrics: Metrics,
     ) -> std::io::Result<Arc<Registry>> {
         let found = scan(&root)?;
         let catalogue = found.into_iter().map(|found| (found.name.clone(), Entry::new(found))).collect();
         let catalogue = RwLock::new(catalogue);
-        Ok(Arc::new(Registry {
+        let registry = Arc::new(Registry {
             root,
             policy,
             defaults,
-            ledger,
+            arena,
             metrics,
             catalogue,
             loader: Loader::start()?,
             loading: Default::default(),
-        }))
+        });
+        if registry.on_demand() {
+            let weak = Arc::downgrade(&registry);
+            let evict = move |owner: &str| weak.upgrade().is_some_and(|registry| registry.evict(owner));
+            registry.arena.set_evict(Box::new(evict));
+        }
+        Ok(registry)
+    }
+
+    /// Lets a model version go to make room for another; it is loaded again when it is asked for.
+    fn evict(&self, owner: &str) -> bool {
+        let mut catalogue = self.write();
+        for (name, entry) in catalogue.iter_mut() {
+            for (version, slot) in &mut entry.slots {
+                if served::owner(name, &version.to_string()) != owner || slot.served.take().is_none() {
+                    continue;
+                }
+                slot.state = State::Unloaded;
+                tracing::info!(model = name, version, "evicted");
+                return true;
+            }
+        }
+        false
     }
 
     /// Whether models are loaded when they are first asked for.
@@ -194,6 +217,8 @@ impl Registry {
             self.metrics.counter(&metrics::LOADS, &[("outcome", outcome.into())]).increment(1);
             match result {
                 Ok(served) => {
+                    let owner = served.owner();
+                    self.arena.record(What::Load, &owner, self.arena.held_by(&owner));
                     tracing::info!(model = name, version = version.version, "loaded");
                     self.set(name, version.version, |slot| {
                         slot.served = Some(Arc::new(served));
@@ -251,7 +276,10 @@ impl Registry {
             return Err(NotServed::Unknown { name: name.into(), known: catalogue.keys().cloned().collect() });
         };
         for slot in entry.slots.values_mut() {
-            slot.served = None;
+            if let Some(served) = slot.served.take() {
+                let owner = served.owner();
+                self.arena.record(What::Unload, &owner, self.arena.held_by(&owner));
+            }
             slot.state = State::Unloaded;
         }
         tracing::info!(model = name, "unloaded");

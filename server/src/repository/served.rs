@@ -11,6 +11,7 @@ use plimsoll_engine::error::Error;
 use plimsoll_engine::import::{self, Dim, Narrowing, Signature};
 use plimsoll_engine::model::{Limits, Model};
 use plimsoll_engine::program::Program;
+use plimsoll_engine::slab::Terms;
 use plimsoll_engine::tensor::{Shape, Tensor};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -74,10 +75,11 @@ impl Served {
         settings: &ModelSettings,
         registry: &Registry,
     ) -> Result<Served, Error> {
-        let Registry { defaults, ledger, metrics, .. } = registry;
+        let Registry { defaults, arena, metrics, .. } = registry;
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let owner = owner(name, &found.version.to_string());
-        let model = Model::load(&found.file, &owner, &narrowing(settings), defaults.limits, ledger)?;
+        let terms = Terms { priority: settings.priority, pinned: settings.pin, cap_bytes: None };
+        let model = Model::load(&found.file, &owner, &narrowing(settings), defaults.limits, terms, arena)?;
         check_labels(model.signature(), settings)?;
         for shapes in first_shapes(model.signature(), settings)? {
             model.program(&shapes)?;

@@ -118,11 +118,10 @@ impl<J> Queue<J> {
         Ok(place)
     }
 
-    /// Takes the first job out.
-    pub(super) fn pop(&mut self) -> Option<J> {
-        let (_, (class, job)) = self.jobs.pop_first()?;
-        self.leave(class);
-        Some(job)
+    /// Takes the first job out for which there is what it needs, and gives both.
+    pub(super) fn pop_with<L>(&mut self, mut need: impl FnMut(&J) -> Option<L>) -> Option<(L, J)> {
+        let (place, found) = self.jobs.iter().find_map(|(place, (_, job))| Some((*place, need(job)?)))?;
+        Some((found, self.remove(place)?))
     }
 
     /// Takes the job at `place` out, if it still waits.

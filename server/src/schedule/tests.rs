@@ -1,9 +1,11 @@
 use super::queue::{Lanes, Queue};
 use super::*;
+use plimsoll_engine::arena::Arena;
 use plimsoll_engine::import::Narrowing;
+use plimsoll_engine::lane::Pool;
 use plimsoll_engine::model::{Limits, Model};
-use plimsoll_engine::program::Program;
-use plimsoll_engine::slab::Ledger;
+use plimsoll_engine::program::{Program, Workspace};
+use plimsoll_engine::slab::Terms;
 use plimsoll_engine::tensor::{DType, Tensor};
 use proptest::prelude::*;
 use std::path::Path;
@@ -31,7 +33,7 @@ fn a_full_queue_refuses_its_own_model_and_no_other() {
         Err(Admission::Full { limit: 3, .. })
     ));
     queue.push(4, class(2, 5, MS), now, deadline, IDLE).unwrap();
-    assert_eq!(queue.pop(), Some(0));
+    assert_eq!(queue.pop_with(|_| Some(())).map(|(_, job)| job), Some(0));
     queue.push(5, class(1, 5, MS), now, deadline, IDLE).unwrap();
 }
 
@@ -60,7 +62,7 @@ fn a_higher_priority_goes_first_until_the_other_has_waited_long_enough() {
     queue.push("low", class(1, 4, MS), now, deadline, IDLE).unwrap();
     queue.push("high, soon after", class(2, 5, MS), now + 50 * MS, deadline, IDLE).unwrap();
     queue.push("high, much later", class(2, 5, MS), now + 150 * MS, deadline, IDLE).unwrap();
-    let order: Vec<_> = std::iter::from_fn(|| queue.pop()).collect();
+    let order: Vec<_> = std::iter::from_fn(|| queue.pop_with(|_| Some(())).map(|(_, job)| job)).collect();
     assert_eq!(order, ["high, soon after", "low", "high, much later"]);
 }
 
@@ -74,7 +76,7 @@ proptest! {
         for (at, (model, priority, ms, action)) in steps.into_iter().enumerate() {
             let now = start + MS * at as u32;
             match action {
-                0 => { queue.pop(); }
+                0 => { queue.pop_with(|_| Some(())).map(|(_, job)| job); }
                 1 if !places.is_empty() => { queue.remove(places.remove(ms as usize % places.len())); }
                 _ => {
                     let class = class(model, priority, MS * ms as u32);
@@ -85,17 +87,29 @@ proptest! {
             }
         }
         let before = queue.len();
-        prop_assert_eq!(std::iter::from_fn(|| queue.pop()).count(), before);
+        prop_assert_eq!(std::iter::from_fn(|| queue.pop_with(|_| Some(())).map(|(_, job)| job)).count(), before);
         // Nothing is expected of an empty queue: a job whose deadline is its own service time gets in.
         let exact = class(9, 5, 8 * MS);
         prop_assert!(queue.push(0, exact, start, start + 12 * MS, BUSY).is_ok());
     }
 }
 
+/// Lanes of any size.
+fn lanes(count: usize) -> Pool<Workspace> {
+    Pool::new((0..count).map(|_| (u64::MAX, Workspace::new(1).unwrap())).collect(), vec![])
+}
+
 fn digits() -> (Arc<Program>, Vec<Tensor>) {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../models/digits/model.onnx");
-    let model =
-        Model::load(&file, "digits", &Narrowing::default(), Limits::default(), &Ledger::unlimited()).unwrap();
+    let model = Model::load(
+        &file,
+        "digits",
+        &Narrowing::default(),
+        Limits::default(),
+        Terms::default(),
+        &Arena::unlimited(),
+    );
+    let model = model.unwrap();
     let image = Tensor::from_slice(DType::F32, &[1, 1, 8, 8], &[3f32; 64]).unwrap();
     (model.program(&[image.shape().into()]).unwrap(), vec![image])
 }
@@ -103,7 +117,7 @@ fn digits() -> (Arc<Program>, Vec<Tensor>) {
 #[tokio::test]
 async fn a_job_runs_and_its_answer_comes_back() {
     let (program, inputs) = digits();
-    let scheduler = Scheduler::start(2, 1).unwrap();
+    let scheduler = Scheduler::start(lanes(2)).unwrap();
     let deadline = Instant::now() + Duration::from_secs(60);
     let tickets: Vec<_> = (0..3)
         .map(|_| {
@@ -124,7 +138,7 @@ async fn a_job_runs_and_its_answer_comes_back() {
 async fn a_deadline_that_passes_in_the_queue_is_told_in_time_and_frees_the_place() {
     let (program, inputs) = digits();
     // No lane ever takes the job.
-    let scheduler = Scheduler::start(0, 1).unwrap();
+    let scheduler = Scheduler::start(lanes(0)).unwrap();
     let begun = Instant::now();
     let ticket = scheduler.submit(class(1, 5, MS), program, inputs, Box::new(()), begun + 30 * MS).unwrap();
     assert_eq!(scheduler.queued(), 1);
@@ -136,7 +150,7 @@ async fn a_deadline_that_passes_in_the_queue_is_told_in_time_and_frees_the_place
 #[tokio::test]
 async fn a_caller_that_goes_away_frees_its_place() {
     let (program, inputs) = digits();
-    let scheduler = Scheduler::start(0, 1).unwrap();
+    let scheduler = Scheduler::start(lanes(0)).unwrap();
     let deadline = Instant::now() + Duration::from_secs(60);
     let ticket = scheduler.submit(class(1, 5, MS), program, inputs, Box::new(()), deadline).unwrap();
     drop(ticket);

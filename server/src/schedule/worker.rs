@@ -2,6 +2,7 @@
 
 use super::queue::{Admission, Class, Lanes, Place, Queue};
 use plimsoll_engine::error::Error;
+use plimsoll_engine::lane::{Lane, Pool, Want};
 use plimsoll_engine::program::{Program, Workspace};
 use plimsoll_engine::tensor::Tensor;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -50,13 +51,12 @@ struct Shared {
     state: Mutex<State>,
     /// There is a job and a lane for it, or the end has come.
     work: Condvar,
-    lanes: u32,
+    /// Lanes are handed out and given back, never made for a request.
+    lanes: Pool<Workspace>,
 }
 
 struct State {
     queue: Queue<Job>,
-    /// Lanes that nobody runs on. Lanes are handed out and given back, never made for a request.
-    idle: Vec<Workspace>,
     closed: bool,
 }
 
@@ -71,18 +71,18 @@ pub(crate) struct Scheduler {
 }
 
 impl Scheduler {
-    /// Makes `lanes` lanes, each with `threads` threads inside an op, and a worker for each.
+    /// Starts a worker for each of the lanes, the burst lanes included.
     ///
     /// # Errors
     /// The threads cannot be started.
-    pub(crate) fn start(lanes: usize, threads: usize) -> anyhow::Result<Scheduler> {
-        let idle = (0..lanes).map(|_| Workspace::new(threads)).collect::<Result<Vec<_>, _>>()?;
+    pub(crate) fn start(lanes: Pool<Workspace>) -> anyhow::Result<Scheduler> {
+        let counters = lanes.counters();
         let shared = Arc::new(Shared {
-            state: Mutex::new(State { queue: Queue::new(), idle, closed: false }),
+            state: Mutex::new(State { queue: Queue::new(), closed: false }),
             work: Condvar::new(),
-            lanes: u32::try_from(lanes).unwrap_or(u32::MAX),
+            lanes,
         });
-        let workers = (0..lanes)
+        let workers = (0..counters.steady.lanes + counters.burst.lanes)
             .map(|at| {
                 let shared = Arc::clone(&shared);
                 Ok(std::thread::Builder::new().name(format!("worker-{at}")).spawn(move || work(&shared))?)
@@ -113,13 +113,15 @@ impl Scheduler {
         let short = !class.service.is_zero() && class.service < SHORT;
         if short
             && state.queue.len() == 0
-            && let Some(lane) = state.idle.pop()
+            && let Some(lane) = self.shared.lanes.take(job.need_bytes(), Want::Steady)
         {
             drop(state);
             run(&self.shared, lane, job);
             return Ok(Ticket { shared: Arc::clone(&self.shared), place: None, deadline, answer });
         }
-        let lanes = Lanes { count: self.shared.lanes, busy: state.idle.is_empty() };
+        let steady = self.shared.lanes.counters().steady;
+        let count = u32::try_from(steady.lanes).unwrap_or(u32::MAX);
+        let lanes = Lanes { count, busy: steady.busy == steady.lanes };
         let place = state.queue.push(job, class, entered, deadline, lanes)?;
         drop(state);
         self.shared.work.notify_one();
@@ -143,6 +145,12 @@ impl Scheduler {
     }
 }
 
+impl Job {
+    fn need_bytes(&self) -> u64 {
+        self.program.workspace_bytes() as u64
+    }
+}
+
 impl Shared {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -156,15 +164,14 @@ fn work(shared: &Shared) {
     }
 }
 
-/// The next job with a lane, or `None` when the end has come and nothing waits.
-fn next(shared: &Shared) -> Option<(Workspace, Job)> {
+/// The first job for which there is a lane, or `None` when the end has come and nothing waits. A job may pass one
+/// before it that needs more workspace: it takes no lane that the other could use.
+fn next(shared: &Shared) -> Option<(Lane<Workspace>, Job)> {
     let mut state = shared.state();
     loop {
-        if let Some(lane) = state.idle.pop() {
-            match state.queue.pop() {
-                Some(job) => return Some((lane, job)),
-                None => state.idle.push(lane),
-            }
+        let lane = |job: &Job| shared.lanes.take(job.need_bytes(), Want::BurstToo);
+        if let Some(found) = state.queue.pop_with(lane) {
+            return Some(found);
         }
         if state.closed && state.queue.len() == 0 {
             return None;
@@ -174,7 +181,7 @@ fn next(shared: &Shared) -> Option<(Workspace, Job)> {
 }
 
 /// Runs a job on a lane, gives the lane back and answers.
-fn run(shared: &Shared, mut lane: Workspace, job: Job) {
+fn run(shared: &Shared, mut lane: Lane<Workspace>, job: Job) {
     let Job { program, inputs, held, deadline, entered, reply } = job;
     let started = Instant::now();
     let result = if started >= deadline {
@@ -182,7 +189,7 @@ fn run(shared: &Shared, mut lane: Workspace, job: Job) {
     } else {
         let mut outputs = vec![];
         program
-            .run(&mut lane, &inputs, &mut outputs)
+            .run(&mut lane.workspace(), &inputs, &mut outputs)
             .map(|()| Done { outputs, queued: started - entered, computed: started.elapsed() })
             .map_err(Failed::Run)
     };
@@ -190,8 +197,8 @@ fn run(shared: &Shared, mut lane: Workspace, job: Job) {
     // model that was unloaded: both go before anyone is told.
     drop((inputs, held, program));
     // The lane too: whoever asks next finds it idle.
-    let mut state = shared.state();
-    state.idle.push(lane);
+    drop(lane);
+    let state = shared.state();
     let more = state.queue.len() > 0 || state.closed;
     drop(state);
     if more {

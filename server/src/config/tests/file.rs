@@ -38,7 +38,7 @@ fn every_form_of_a_value_is_read() {
     )
     .unwrap();
     assert_eq!(config.server.max_body, ByteSize::mib(1));
-    assert_eq!(config.server.body_budget, ByteSize::kib(1536));
+    assert_eq!(config.server.body_budget, Some(ByteSize::kib(1536)));
     assert_eq!(config.server.request_timeout, Duration::from_secs(90));
     assert_eq!(config.server.admin_token_file, Some(PathBuf::from("/run/token")));
     assert_eq!(config.memory.reserve, Reserve::Size(ByteSize::mib(200)));

@@ -1,6 +1,7 @@
 use super::from_file;
 use crate::config::keys::keys;
 use crate::config::*;
+use bytesize::ByteSize;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -64,13 +65,16 @@ fn the_reference_file_gives_the_defaults() {
     assert!(config.memory.ceiling.take().is_some());
     assert!(config.lanes.steady.take().is_some());
     assert!(config.cache.dir.take().is_some());
+    assert!(config.server.body_budget.take().is_some());
     assert_eq!(config, Config::default());
 }
 
 #[test]
-fn bodies_fit_the_headroom_where_device_memory_is_host_memory() {
-    for name in ["cpu", "jetson-orin-nano-4gb", "jetson-orin-nano-8gb", "jetson-agx-orin"] {
+fn the_lines_of_every_profile_leave_most_of_the_ceiling_to_the_slab() {
+    for name in ["cpu", "desktop", "jetson-orin-nano-4gb", "jetson-orin-nano-8gb", "jetson-agx-orin"] {
         let config = load(Some(&folder().join(format!("{name}.toml"))), [], &Flags::default()).unwrap();
-        assert!(config.server.body_budget < config.memory.headroom, "{name}");
+        let limits = config.memory.limits(u64::MAX).unwrap();
+        let (_, bodies) = config.server.bodies(limits.ceiling);
+        assert!(bodies + limits.headroom < ByteSize::b(limits.ceiling.as_u64() / 2), "{name}");
     }
 }
