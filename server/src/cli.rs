@@ -7,6 +7,7 @@ use crate::config::{self, Flags, Kind};
 use crate::repository::Precision;
 use bytesize::ByteSize;
 use clap::{Args, Parser, Subcommand};
+use plimsoll_engine::tensor::Shape;
 use std::convert::Infallible;
 use std::fmt;
 use std::net::SocketAddr;
@@ -46,8 +47,27 @@ Example:
 
     plimsoll infer digits --input image=seven.npy --output-dir out
 
-An input that is not given is filled with zeros of the shape that the model declares.")]
+An input that is not given is filled with zeros of the shape that the model declares or model.toml prepares.")]
     Infer(Infer),
+    /// Show what a model takes: weights, workspace, and each step of its plan
+    #[command(after_help = "\
+Examples:
+
+    plimsoll plan detector --svg detector.svg
+    plimsoll plan detector.onnx --shape images=1x3x320x320 --json
+
+Sizes that the model leaves open are those of its first `prepare` in model.toml, else 1 for the first axis.")]
+    Plan(Plan),
+    /// Compare planned models with tract's own plan of them, run whole, on random inputs
+    #[command(after_help = "\
+Examples:
+
+    plimsoll selftest                  every model of the repository
+    plimsoll selftest detector.onnx --shape images=1x3x320x320 --threads 2
+
+Floats a and b count as equal where |a - b| <= 1e-4 |b| + 1e-6 max(1, max|b|); the worst of a model is told as a
+share of that bound. Whole numbers and bools must be equal. The exit code is 1 where a model differs or fails.")]
+    Selftest(SelfTest),
     /// Measure latency and throughput of a model in this process, without HTTP
     #[command(after_help = "\
 Examples:
@@ -55,6 +75,8 @@ Examples:
     plimsoll bench digits --batch 8 --lanes 2
     plimsoll bench detector.onnx --shape images=1x3x320x320 --seconds 10 --json")]
     Bench(Bench),
+    /// Show the live memory map of a running server
+    Memory(Memory),
 }
 
 /// Where the configuration and the models are.
@@ -117,6 +139,79 @@ pub(crate) struct Infer {
     pub(crate) json: bool,
 }
 
+/// `memory`.
+#[derive(Debug, Args)]
+pub(crate) struct Memory {
+    /// The server
+    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8000")]
+    pub(crate) url: http::Uri,
+    /// Print the server's JSON and nothing else
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `plan`.
+#[derive(Debug, Args)]
+pub(crate) struct Plan {
+    /// Name of a model in the repository, or the path of an ONNX file
+    #[arg(value_name = "MODEL")]
+    pub(crate) model: ModelRef,
+    /// Shape of an input, such as images=1x3x224x224
+    #[arg(long = "shape", value_name = "NAME=AxBxC")]
+    pub(crate) shapes: Vec<InputShape>,
+    /// Rows: the size of the first axis where the model leaves it open
+    #[arg(long, value_name = "N", value_parser = count)]
+    pub(crate) batch: Option<usize>,
+    /// CPU threads of each run, which decide how much scratch steps need [default: `device.threads`, else 1]
+    #[arg(long, value_name = "N", value_parser = count)]
+    pub(crate) threads: Option<usize>,
+    /// Number format to compute with [default: the model's own setting, else fp32]
+    #[arg(long, value_name = "PRECISION")]
+    pub(crate) precision: Option<Precision>,
+    /// Also draw the workspace into this file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) svg: Option<PathBuf>,
+    /// Print the graph that is planned instead of the plan
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) dump: bool,
+    /// Print what was fused and what was not and why, instead of the plan
+    #[arg(long, conflicts_with_all = ["json", "dump"])]
+    pub(crate) explain: bool,
+    /// Configuration and models.
+    #[command(flatten)]
+    pub(crate) place: Place,
+    /// Print one JSON document and nothing else
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `selftest`.
+#[derive(Debug, Args)]
+pub(crate) struct SelfTest {
+    /// Names of models in the repository, or paths of ONNX files [default: the whole repository]
+    #[arg(value_name = "MODEL")]
+    pub(crate) names: Vec<ModelRef>,
+    /// Shape of an input; for a single model
+    #[arg(long = "shape", value_name = "NAME=AxBxC")]
+    pub(crate) shapes: Vec<InputShape>,
+    /// Array for an input instead of random values, from a NumPy file; for a single model
+    #[arg(long = "input", value_name = "NAME=FILE.npy")]
+    pub(crate) inputs: Vec<InputFile>,
+    /// Folder whose folders are cases: model.onnx, its inputs in order as inputs/0.npy and so on; the outputs are
+    /// written beside them, as planned/0.npy and reference/0.npy
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["names", "shapes", "inputs"])]
+    pub(crate) cases: Option<PathBuf>,
+    /// CPU threads of each run [default: `device.threads`, else 1]
+    #[arg(long, value_name = "N", value_parser = count)]
+    pub(crate) threads: Option<usize>,
+    /// Configuration and models.
+    #[command(flatten)]
+    pub(crate) place: Place,
+    /// Print one JSON document and nothing else
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
 /// `bench`.
 #[derive(Debug, Args)]
 pub(crate) struct Bench {
@@ -126,9 +221,10 @@ pub(crate) struct Bench {
     /// Shape of an input, such as images=1x3x224x224; needed where the model leaves sizes open
     #[arg(long = "shape", value_name = "NAME=AxBxC")]
     pub(crate) shapes: Vec<InputShape>,
-    /// Rows of each run: the size of the first axis where the model leaves it open
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = count)]
-    pub(crate) batch: usize,
+    /// Rows of each run: the size of the first axis where the model leaves it open [default: what its model.toml
+    /// prepares, else 1]
+    #[arg(long, value_name = "N", value_parser = count)]
+    pub(crate) batch: Option<usize>,
     /// Runs at the same time
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = count)]
     pub(crate) lanes: usize,
@@ -144,6 +240,9 @@ pub(crate) struct Bench {
     /// How long to measure, after a warm-up
     #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = seconds)]
     pub(crate) seconds: Duration,
+    /// Run tract's own plan of the model whole, to compare with
+    #[arg(long)]
+    pub(crate) reference: bool,
     /// Configuration and models.
     #[command(flatten)]
     pub(crate) place: Place,
@@ -183,6 +282,13 @@ impl Place {
     /// The folder of models as an override of the configuration.
     pub(crate) fn flags(&self) -> Flags {
         Flags { models: self.models.clone(), ..Flags::default() }
+    }
+}
+
+impl InputShape {
+    /// As the engine knows it.
+    pub(crate) fn named(&self) -> (String, Shape) {
+        (self.name.clone(), self.shape.as_slice().into())
     }
 }
 

@@ -55,9 +55,9 @@ fn infer_takes_an_input_for_each_name() {
 }
 
 #[test]
-fn bench_measures_one_row_on_one_lane_for_five_seconds_by_default() {
+fn bench_measures_the_plan_on_one_lane_for_five_seconds_by_default() {
     let Ok(Command::Bench(bench)) = parse("plimsoll bench digits") else { panic!("no bench") };
-    assert_eq!((bench.batch, bench.lanes, bench.threads), (1, 1, None));
+    assert_eq!((bench.batch, bench.lanes, bench.threads, bench.reference), (None, 1, None, false));
     assert_eq!((bench.seconds, bench.precision), (Duration::from_secs(5), None));
 }
 
@@ -68,6 +68,23 @@ fn bench_takes_shapes_and_a_precision() {
     let shape = |name: &str, shape: &[usize]| InputShape { name: name.to_owned(), shape: shape.to_vec() };
     assert_eq!(bench.shapes, [shape("a", &[1, 3, 8]), shape("n", &[2])]);
     assert_eq!((bench.precision, bench.seconds), (Some(Precision::Fp16), Duration::from_millis(500)));
+}
+
+#[test]
+fn a_graph_is_dumped_as_text_only() {
+    assert!(matches!(parse("plimsoll plan digits --dump"), Ok(Command::Plan(plan)) if plan.dump));
+    assert!(refusal("plimsoll plan digits --dump --json").contains("cannot be used with"));
+}
+
+#[test]
+fn selftest_takes_models_or_a_folder_of_cases() {
+    let Ok(Command::Selftest(all)) = parse("plimsoll selftest") else { panic!("no selftest") };
+    assert!(all.names.is_empty() && all.cases.is_none());
+    let Ok(Command::Selftest(some)) = parse("plimsoll selftest a b.onnx --threads 2") else {
+        panic!("no selftest")
+    };
+    assert_eq!((some.names.len(), some.threads), (2, Some(2)));
+    assert!(refusal("plimsoll selftest a --cases d").contains("cannot be used with"));
 }
 
 #[test]

@@ -1,12 +1,13 @@
 //! `bench`: latency and throughput of a model in this process, no HTTP.
 
-use super::{Usage, model, start};
+use super::noise::{self, Values};
+use super::{model, start};
 use crate::cli::Bench;
 use crate::process;
-use crate::repository::Precision;
-use anyhow::{Context, bail};
+use anyhow::bail;
+use plimsoll_engine::model::Limits;
 use plimsoll_engine::program::{Program, Workspace};
-use plimsoll_engine::tensor::{DType, Shape, Tensor, volume};
+use plimsoll_engine::tensor::{Shape, Tensor};
 use serde_json::json;
 use std::io::Write;
 use std::sync::Barrier;
@@ -18,19 +19,13 @@ const WARM_UP_RUNS: usize = 5;
 pub(super) fn run(arguments: &Bench) -> anyhow::Result<()> {
     let config = start::configuration(arguments.place.config.as_deref(), &arguments.flags())?;
     start::device(config.device.kind)?;
-    if !matches!(arguments.precision, None | Some(Precision::Fp32)) {
-        bail!(Usage("the CPU computes in fp32 only; leave --precision away".into()));
-    }
+    start::precision(arguments.precision)?;
     let threads = arguments.threads.unwrap_or(config.device.threads);
-    let model = model::load(&arguments.model, &config)?;
-    let given: Vec<(String, Shape)> =
-        arguments.shapes.iter().map(|input| (input.name.clone(), input.shape.as_slice().into())).collect();
-    let shapes = model::shapes(
-        model.signature(),
-        &given,
-        arguments.batch,
-        "--shape NAME=1x2x3, a size for each axis",
-    )?;
+    let source = model::find(&arguments.model, &config)?;
+    let model = source.load(Limits { threads, whole: arguments.reference, ..Limits::default() })?;
+    let given: Vec<(String, Shape)> = arguments.shapes.iter().map(|shape| shape.named()).collect();
+    let remedy = "--shape NAME=1x2x3, a size for each axis";
+    let shapes = source.shapes(model.signature(), &given, arguments.batch, remedy)?;
     let program = model.program(&shapes)?;
     let inputs: Vec<Tensor> = model
         .signature()
@@ -38,7 +33,7 @@ pub(super) fn run(arguments: &Bench) -> anyhow::Result<()> {
         .iter()
         .zip(&shapes)
         .enumerate()
-        .map(|(at, (port, shape))| noise(port.dtype, shape, at as u64))
+        .map(|(at, (port, shape))| noise::tensor(port.dtype, shape, at as u64, Values::TAME))
         .collect::<anyhow::Result<_>>()?;
     let barrier = Barrier::new(arguments.lanes);
     let lane = || measure(&program, &inputs, threads, arguments.seconds, &barrier);
@@ -99,6 +94,9 @@ fn report(arguments: &Bench, threads: usize, program: &Program, lanes: &[Lane]) 
             "precision": "fp32",
             "lanes": lanes.len(),
             "threads": threads,
+            "planned": program.plan().is_some(),
+            "reference": arguments.reference,
+            "host_steps": program.report().map_or(0, |report| report.host_steps.len()),
             "memory": { "device_bytes": 0, "resident_bytes": resident, "workspace_bytes": program.workspace_bytes() },
         });
         writeln!(out, "{document}")?;
@@ -110,6 +108,9 @@ fn report(arguments: &Bench, threads: usize, program: &Program, lanes: &[Lane]) 
             program.shapes().iter().map(|s| s.to_vec()).collect::<Vec<_>>()
         )?;
         writeln!(out, "device     cpu, fp32, {} lanes, {threads} threads each", lanes.len())?;
+        if let Some(reason) = program.unplanned() {
+            writeln!(out, "executor   tract's own plan, run whole: {reason}")?;
+        }
         writeln!(
             out,
             "latency    p50 {:.3} ms, p90 {:.3} ms, p99 {:.3} ms, mean {mean:.3} ms",
@@ -123,35 +124,4 @@ fn report(arguments: &Bench, threads: usize, program: &Program, lanes: &[Lane]) 
         }
     }
     Ok(())
-}
-
-/// A tensor of values that differ: floats in [0, 1), integers 0 or 1, the same at every start.
-fn noise(dtype: DType, shape: &Shape, seed: u64) -> anyhow::Result<Tensor> {
-    let elements = volume(shape).context("the shape overflows")?;
-    let mut state = seed.wrapping_add(0x9E37_79B9_7F4A_7C15);
-    // splitmix64, Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014.
-    let mut next = move || {
-        state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = state;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    };
-    let unit = |bits: u64| (bits >> 40) as f32 / (1u64 << 24) as f32;
-    let Some(size) = dtype.size_bytes() else {
-        return Ok(Tensor::text(shape.clone(), vec![String::new(); elements])?);
-    };
-    let mut bytes = Vec::with_capacity(elements * size);
-    for _ in 0..elements {
-        match dtype {
-            DType::F16 => bytes.extend(half::f16::from_f32(unit(next())).to_le_bytes()),
-            DType::F32 => bytes.extend(unit(next()).to_le_bytes()),
-            DType::F64 => bytes.extend(f64::from(unit(next())).to_le_bytes()),
-            _ => {
-                bytes.push((next() & 1) as u8);
-                bytes.resize(bytes.len() + size - 1, 0);
-            }
-        }
-    }
-    Ok(Tensor::plain(dtype, shape.clone(), bytes.into())?)
 }

@@ -4,13 +4,15 @@ use super::{Usage, model, npy, start};
 use crate::cli::Infer;
 use crate::http::answer_json;
 use anyhow::{Context, bail};
+use plimsoll_engine::model::Limits;
 use plimsoll_engine::program::Workspace;
 use plimsoll_engine::tensor::{Data, Shape, Tensor, volume};
 use std::io::Write;
 
 pub(super) fn run(arguments: &Infer) -> anyhow::Result<()> {
     let config = start::configuration(arguments.place.config.as_deref(), &arguments.place.flags())?;
-    let model = model::load(&arguments.model, &config)?;
+    let source = model::find(&arguments.model, &config)?;
+    let model = source.load(Limits { threads: config.device.threads, ..Limits::default() })?;
     let signature = model.signature();
     let mut given: Vec<(String, Tensor)> = vec![];
     for input in &arguments.inputs {
@@ -22,7 +24,7 @@ pub(super) fn run(arguments: &Infer) -> anyhow::Result<()> {
     }
     let named: Vec<(String, Shape)> =
         given.iter().map(|(name, tensor)| (name.clone(), tensor.shape().into())).collect();
-    let shapes = model::shapes(signature, &named, 1, "--input NAME=FILE.npy")?;
+    let shapes = source.shapes(signature, &named, None, "--input NAME=FILE.npy")?;
     let inputs: Vec<Tensor> = signature
         .inputs
         .iter()

@@ -4,13 +4,18 @@ mod bench;
 mod check;
 mod infer;
 mod logging;
+mod memory;
 mod model;
+mod noise;
 mod npy;
+mod plan;
+mod selftest;
 mod serve;
 mod start;
 
 use crate::cli::{Cli, Command};
 use crate::config::ConfigError;
+use std::io::ErrorKind;
 use std::process::ExitCode;
 
 /// Bad usage or configuration.
@@ -27,10 +32,19 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
         Command::Infer(arguments) => infer::run(&arguments),
+        Command::Plan(arguments) => plan::run(&arguments),
+        Command::Selftest(arguments) => selftest::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
+        Command::Memory(arguments) => memory::run(&arguments),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
+        // Who reads the output has seen enough, as `head` does.
+        Err(error)
+            if error.downcast_ref::<std::io::Error>().is_some_and(|e| e.kind() == ErrorKind::BrokenPipe) =>
+        {
+            ExitCode::SUCCESS
+        }
         Err(error) => {
             eprintln!("plimsoll: {error:#}");
             let usage = error.is::<ConfigError>() || error.is::<Usage>();
