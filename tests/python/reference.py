@@ -27,11 +27,11 @@ def run(session, inputs):
     return dict(zip(names, session.run(names, inputs)))
 
 
-def assert_close(got, wanted, what=""):
-    """|a - b| <= 1e-4 * (|b| + 1e-2 * max|b|), shape and dtype equal."""
+def assert_close(got, wanted, what="", floor=FLOOR):
+    """|a - b| <= 1e-4 * (|b| + floor * max|b|), shape and dtype equal; floor is 1e-2 unless told otherwise."""
     assert got.shape == wanted.shape and got.dtype == wanted.dtype, (what, got.shape, wanted.shape)
     assert np.isfinite(wanted).all(), f"{what}: the reference itself is not finite"
-    bound = RELATIVE * (np.abs(wanted) + FLOOR * np.abs(wanted).max(initial=0))
+    bound = RELATIVE * (np.abs(wanted) + floor * np.abs(wanted).max(initial=0))
     excess = np.abs(got.astype(np.float64) - wanted) / np.maximum(bound, np.finfo(np.float32).tiny)
     worst = np.unravel_index(np.argmax(excess), excess.shape) if excess.size else ()
     assert not (excess > 1).any() and np.isfinite(got).all(), (
@@ -40,10 +40,10 @@ def assert_close(got, wanted, what=""):
     )
 
 
-def assert_all_close(got, wanted, what=""):
+def assert_all_close(got, wanted, what="", floor=FLOOR):
     assert got.keys() == wanted.keys(), (what, got.keys(), wanted.keys())
     for name in wanted:
-        assert_close(got[name], wanted[name], f"{what} {name}".strip())
+        assert_close(got[name], wanted[name], f"{what} {name}".strip(), floor)
 
 
 def randomized(source, target, seed):
@@ -77,14 +77,16 @@ def _calm(model, random):
     ran = session(probe.SerializeToString())
     port = ran.get_inputs()[0]
     spread = ran.run(None, {port.name: random.normal(0, 1, port.shape).astype(np.float32)})[0].std()
-    weight = next(tensor for tensor in model.graph.initializer if tensor.name == classifier.input[1])
+    name = classifier.input[1]
+    name = next((node.input[0] for node in model.graph.node if name in node.output and node.op_type == "Reshape"), name)
+    weight = next(tensor for tensor in model.graph.initializer if tensor.name == name)
     weight.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(weight) * np.float32(2 / spread), weight.name))
 
 
 def _roles(graph):
     """Which input of which op each value is; a view is what its own reader takes it for."""
     roles = {value: (node.op_type, at) for node in graph.node for at, value in enumerate(node.input)}
-    views = {node.input[0]: node.output[0] for node in graph.node if node.op_type == "Unsqueeze"}
+    views = {node.input[0]: node.output[0] for node in graph.node if node.op_type in ("Unsqueeze", "Reshape")}
     return {value: roles.get(views.get(value), role) for value, role in roles.items()}
 
 

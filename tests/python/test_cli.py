@@ -32,13 +32,17 @@ def test_check_prints_what_fits_and_what_is_left(here):
     rows = {line.split()[0]: line for line in done.stdout.splitlines()}
     assert "ready" in rows["double:1"]
     assert "1.0 GiB" in rows["ceiling"]
-    assert {"ceiling", "headroom", "reserve", "models", "free"} <= rows.keys()
+    assert {"ceiling", "process", "headroom", "slab", "weights", "lanes", "reserve", "free"} <= rows.keys()
 
 
 def test_check_adds_up_as_json_and_prints_nothing_else(here):
     document = json.loads(ended(run("check", "--ceiling", "1GiB", "--json", cwd=here), 0).stdout)
-    parts = ("driver_bytes", "process_bytes", "headroom_bytes", "reserve_bytes", "held_bytes", "free_bytes")
-    assert sum(document[part] for part in parts) == document["ceiling_bytes"] == 1 << 30
+    lines = ("driver_bytes", "process_bytes", "bodies_bytes", "headroom_bytes", "slab_bytes")
+    # The slab is a whole number of cache lines.
+    assert 0 <= document["ceiling_bytes"] - sum(document[line] for line in lines) < 64
+    regions = sum(document[region]["bytes"] for region in ("weights", "lanes", "reserve"))
+    assert regions + document["tail_bytes"] == document["slab_bytes"]
+    assert document["ceiling_bytes"] == 1 << 30
     (model,) = document["models"]
     assert (model["name"], model["version"], model["state"]) == ("double", "1", "ready")
     assert model["bytes"] == document["held_bytes"] > 0

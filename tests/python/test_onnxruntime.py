@@ -48,7 +48,8 @@ TEXTS = ["LOAD LINE", "OLD ONE 42", "A NEAT DEAL", "LINEN"]
 def test_text_detection_equals_onnxruntime(fetched, height, width):
     got, wanted = both(fetched, "ppocr-det", {"x": signals.page(height, width, TEXTS)[np.newaxis]})
     assert (next(iter(wanted.values())) > 0.6).any(), "the page has text that the detector should see"
-    reference.assert_all_close(got, wanted)
+    # A map of probabilities from 0 to 1, whose slopes multiply what rounding leaves: 1e-5 of full scale is let pass.
+    reference.assert_all_close(got, wanted, floor=0.1)
 
 
 @pytest.mark.parametrize(("batch", "width"), [(1, 320), (4, 100)])

@@ -178,7 +178,8 @@ def test_a_second_signal_ends_it_at_once(serve, models):
 
 def test_a_client_that_hangs_up_frees_its_place_in_the_queue(serve, models):
     nets.slow(models / "slow.onnx", 300)
-    server = serve(models, {"lanes": {"steady": 1}, "batching": {"queue_limit": 2}})
+    lanes = {"lanes": {"steady": 1}, "memory": {"reserve": "0%"}}
+    server = serve(models, {**lanes, "batching": {"queue_limit": 2}})
     body, headers = v2.encode(ONE)
     lines = [f"{name}: {value}" for name, value in headers.items()] + [f"Content-Length: {len(body)}"]
     queued = lambda: server.metric("plimsoll_queued_requests")

@@ -1,0 +1,159 @@
+"""The load line: what the slab holds, who leaves for whom, and the process under its ceiling all the while."""
+
+import re
+import threading
+import time
+
+import nets
+import numpy as np
+import pytest
+import v2
+from server import run
+
+MIB = 1 << 20
+ROW = {"x": np.ones((1, 1024), np.float32)}
+
+
+class Watch:
+    """Samples resident memory and the ledger, and keeps what is wrong with either."""
+
+    def __init__(self, server, every=0.05):
+        self.server, self.every, self.wrong, self.peak, self.samples = server, every, [], 0, 0
+        self.stop = threading.Event()
+        self.thread = threading.Thread(target=self.watch)
+
+    def watch(self):
+        while not self.stop.wait(self.every):
+            resident, memory = self.server.resident_bytes(), self.server.memory()
+            self.samples += 1
+            self.peak = max(self.peak, resident)
+            if resident > memory["ceiling_bytes"]:
+                self.wrong.append(f"{resident / MIB:.1f} MiB resident")
+            self.wrong += problems(memory)
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.stop.set()
+        self.thread.join()
+
+
+def problems(memory):
+    """What does not add up in a ledger."""
+    regions = [memory[name] for name in ("weights", "lanes", "reserve")]
+    wrong = []
+    if sum(region["bytes"] for region in regions) + memory["tail_bytes"] != memory["slab_bytes"]:
+        wrong.append("the regions are not the slab")
+    lines = ("driver_bytes", "process_bytes", "bodies_bytes", "headroom_bytes", "slab_bytes")
+    if sum(memory[line] for line in lines) > memory["ceiling_bytes"]:
+        wrong.append("the lines pass the ceiling")
+    weights = [extent for extent in memory["extents"] if extent["kind"] == "weights"]
+    if sum(extent["bytes"] for extent in weights) != memory["weights"]["used_bytes"]:
+        wrong.append("the extents are not what is in use")
+    if memory["weights"]["used_bytes"] + memory["free_bytes"] != memory["weights"]["bytes"]:
+        wrong.append("what is in use and what is free are not the region")
+    ends = sorted((extent["offset_bytes"], extent["offset_bytes"] + extent["bytes"]) for extent in weights)
+    if any(before[1] > after[0] for before, after in zip(ends, ends[1:])):
+        wrong.append("extents overlap")
+    return wrong
+
+
+def ceiling(size, **more):
+    return {"memory": {"ceiling": size, "headroom": "48MiB"}, "server": {"body_budget": "4MiB", "max_body": "1MiB"}, **more}
+
+
+@pytest.fixture
+def models(tmp_path):
+    nets.times(tmp_path / "models/double.onnx", 2)
+    return tmp_path / "models"
+
+
+@pytest.fixture
+def four(models):
+    """Four models of 32 MiB."""
+    names = [f"large-{at}" for at in range(4)]
+    for at, name in enumerate(names):
+        nets.large(models / f"{name}.onnx", 32, seed=at)
+    return names
+
+
+def test_models_on_demand_leave_for_each_other_and_the_process_stays_under_its_ceiling(serve, models, four):
+    server = serve(models, ceiling("192MiB", models={"load": "on_demand", "watch": False}))
+    wanted = {}
+    with Watch(server) as watch:
+        for _ in range(3):
+            for name in four:
+                answer = v2.infer(server, name, ROW)["y"]
+                assert (answer == wanted.setdefault(name, answer)).all(), "a model that came back answers as before"
+    assert not watch.wrong and watch.samples > 5, watch.wrong[:3]
+    events = server.memory()["events"]
+    assert {event["what"] for event in events} >= {"load", "evict"}
+    assert [event["sequence"] for event in events] == sorted(event["sequence"] for event in events)
+    loaded = [name for name in four if any(extent["owner"] == f"{name}:1" for extent in server.memory()["extents"])]
+    assert four[-1] in loaded and four[0] not in loaded, "the least recently used is the one that left"
+
+
+def test_a_pinned_model_stays(serve, models, four):
+    pinned = models / "pinned"
+    pinned.mkdir()
+    (models / f"{four[0]}.onnx").rename(pinned / "model.onnx")
+    (pinned / "model.toml").write_text("pin = true\n")
+    server = serve(models, ceiling("192MiB", models={"load": "on_demand", "watch": False}))
+    v2.infer(server, "pinned", ROW)
+    for name in four[1:] * 2:
+        v2.infer(server, name, ROW)
+    memory = server.memory()
+    assert any(extent["owner"] == "pinned:1" and extent["pinned"] for extent in memory["extents"] if extent["kind"] == "weights")
+    assert not any(event["what"] == "evict" and event["owner"] == "pinned:1" for event in memory["events"])
+
+
+def test_without_on_demand_nobody_leaves_and_the_refusal_says_who_could(serve, models, four):
+    server = serve(models, ceiling("192MiB", models={"load": [four[0], four[1]], "watch": False}))
+    answer = server.load(four[2])
+    assert answer.status == 507, answer
+    assert re.search(r"`large-2:1` needs 32 MiB, \d+ MiB free under the ceiling of 192 MiB", answer.error), answer.error
+    assert "after unloading `large-0:1` (32 MiB)" in answer.error, answer.error
+    assert server.unload(four[0]).status == 200
+    assert server.load(four[2]).status == 200
+
+
+def test_the_process_stays_under_its_ceiling_while_a_large_model_is_loaded(serve, models):
+    nets.large(models / "large.onnx", 64)
+    server = serve(models, ceiling("192MiB", models={"load": ["double"], "watch": False}))
+    with Watch(server, every=0.01) as watch:
+        for _ in range(5):
+            assert server.load("large").status == 200
+            answer = v2.infer(server, "large", ROW)["y"]
+            assert server.unload("large").status == 200
+    assert not watch.wrong, (watch.wrong[:3], f"{watch.peak / MIB:.1f} MiB at most")
+    # Packed part by part, since it is larger than what may lie unpacked beside the slab.
+    weights = np.random.default_rng(1).standard_normal((1024, 64 * MIB // 4 // 1024), np.float32)
+    np.testing.assert_allclose(answer, ROW["x"] @ weights, rtol=1e-4, atol=1e-3)
+
+
+def test_a_request_that_needs_more_than_a_steady_lane_runs_on_the_reserve(serve, models):
+    server = serve(models, {"lanes": {"workspace": "16KiB"}, "models": {"load": ["double"]}})
+    assert server.memory()["reserve"]["peak_bytes"] == 0
+    rows = np.ones((4096, 4), np.float32)
+    assert (v2.infer(server, "double", {"x": rows})["y"] == 2 * rows).all()
+    memory = server.memory()
+    assert memory["reserve"]["peak_bytes"] > 0 and memory["reserve"]["used_bytes"] == 0
+
+
+def test_a_slab_that_the_system_does_not_have_is_refused_at_the_start(models, tmp_path):
+    begun = time.monotonic()
+    done = run("serve", "--models", models, "--ceiling", "900GiB", "--listen", "127.0.0.1:0", cwd=tmp_path)
+    assert done.returncode == 1 and time.monotonic() - begun < 10
+    assert "available" in done.stderr and "memory.ceiling" in done.stderr, done.stderr
+
+
+def test_the_memory_map_can_be_read_as_a_table(serve, models, tmp_path):
+    server = serve(models, {"models": {"load": ["double"]}})
+    done = run("memory", "--url", server.url, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    rows = {line.split()[0]: line for line in done.stdout.splitlines() if line.strip()}
+    assert rows.keys() >= {"ceiling", "slab", "weights", "lanes", "reserve", "double:1"}
+    refused = run("memory", "--url", "http://127.0.0.1:1", cwd=tmp_path)
+    assert refused.returncode == 1 and "127.0.0.1:1" in refused.stderr
