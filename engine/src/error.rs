@@ -131,6 +131,12 @@ pub enum Error {
         /// Bytes asked for.
         bytes: usize,
     },
+    /// A kernel broke off: a fault of ours; caught, and the lane stays usable.
+    #[error("the run broke off: {reason}")]
+    Fault {
+        /// The panic's message.
+        reason: String,
+    },
     /// Values and a shape that do not go together.
     #[error(transparent)]
     Tensor(#[from] TensorError),

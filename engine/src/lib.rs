@@ -7,7 +7,7 @@
 //! |---|---|---|
 //! | [`tensor`] | bytes and a shape | a checked [`tensor::Tensor`] |
 //! | [`graph`] | nodes and values | a checked [`graph::Graph`] of our own ops |
-//! | [`import`] | ONNX bytes | a [`import::Signature`], and per set of shapes tract's own optimized plan |
+//! | [`import`] | ONNX bytes | a [`import::Signature`], and per set of shapes a graph |
 //! | [`fuse`] | a graph | a graph of fewer and larger steps |
 //! | [`plan`] | a graph | steps on views of a workspace |
 //! | [`slab`] | a ceiling | the account of who holds which bytes under it |
@@ -20,7 +20,7 @@
 /// Tensors as they cross the engine's border.
 pub mod tensor;
 
-/// Our own graph: about thirty ops, and chains of pointwise operations.
+/// Our own graph: twenty ops, and chains of pointwise operations.
 pub mod graph;
 
 /// ONNX bytes to a signature and a runnable plan; the only module that names tract.

@@ -4,7 +4,7 @@ use crate::arena::Arena;
 use crate::device::cpu::CpuProgram;
 pub use crate::device::cpu::Workspace;
 use crate::error::Error;
-use crate::import::{Reference, Signature};
+use crate::import::{Panicked, Reference, Signature, caught};
 use crate::plan::{Plan, Report};
 use crate::slab::Reservation;
 use crate::tensor::{Shape, Tensor};
@@ -93,7 +93,9 @@ impl Program {
             Executor::Planned(program) => {
                 workspace.at_least(self.workspace_bytes())?;
                 let Workspace { block, threads, host, .. } = workspace;
-                host.scope(|| program.run(block, threads, inputs, outputs, self.arena.tick()))
+                let run = || program.run(block, threads, inputs, outputs, self.arena.tick());
+                // A worker must outlive a fault in a kernel.
+                host.scope(|| caught(run)).unwrap_or_else(|Panicked(reason)| Err(Error::Fault { reason }))
             }
         }
     }

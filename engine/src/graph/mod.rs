@@ -1,4 +1,4 @@
-//! Our own graph: about thirty ops on tensors of known shape and dtype, in an order in which they can run.
+//! Our own graph: twenty ops on tensors of known shape and dtype, in an order in which they can run.
 //!
 //! Axes are logical. How a tensor lies in memory is decided later, by the plan; so a change of axes, a slice or a
 //! concatenation need not move a byte. Fusions rewrite a graph into a graph; devices never see this module's
@@ -22,7 +22,6 @@ pub use op::{
 
 use crate::tensor::{DType, Shape, volume};
 use bytes::Bytes;
-use std::io;
 
 /// A value of a [`Graph`], by its place in [`Graph::values`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -76,15 +75,6 @@ impl Value {
     /// Bytes of the value, without gaps.
     pub fn bytes(&self) -> usize {
         self.elements().saturating_mul(self.dtype.size_bytes().unwrap_or(0))
-    }
-
-    /// The elements of an f32 constant, read where they are in a file; `None` for anything else.
-    pub fn floats(&self) -> Option<io::Result<Vec<f32>>> {
-        let data = self.constant.as_ref().filter(|_| self.dtype == DType::F32)?;
-        Some(data.load().map(|bytes| {
-            let fours = bytes.chunks_exact(4);
-            fours.map(|four| f32::from_le_bytes([four[0], four[1], four[2], four[3]])).collect()
-        }))
     }
 
     /// The elements of a small constant, as bytes: those in memory, or read from the file; `None` for a constant of

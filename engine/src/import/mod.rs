@@ -40,6 +40,7 @@ mod weights;
 pub use fixed::Constant;
 pub use signature::{Dim, Mismatch, Port, Signature};
 
+pub(crate) use guard::{Panicked, caught};
 pub(crate) use lower::Unplannable;
 pub(crate) use reference::Reference;
 pub(crate) use threads::Threads;

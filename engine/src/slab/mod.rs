@@ -15,7 +15,7 @@ mod refusal;
 /// Who holds which extent, who moves and who leaves.
 mod holdings;
 
-/// Who holds how many bytes where there is no slab.
+/// The lines under the ceiling, and who holds how many bytes of host memory.
 mod ledger;
 
 /// What happened lately.

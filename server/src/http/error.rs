@@ -171,6 +171,8 @@ impl From<EngineError> for ApiError {
                 tracing::warn!(reason, "a run gave up");
                 ApiError::bad_request(error.to_string())
             }
+            EngineError::Fault { .. } | EngineError::NoKernel(_) => ApiError::internal(&error.to_string()),
+            EngineError::Memory { .. } => ApiError::new(StatusCode::INSUFFICIENT_STORAGE, error.to_string()),
             // The file, the settings, the shapes or the values: each is something that a client brought.
             _ => ApiError::bad_request(error.to_string()),
         }

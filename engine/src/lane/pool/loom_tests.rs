@@ -1,8 +1,7 @@
 //! Every interleaving of a few threads at a small pool: no lane has two holders, and nobody waits for ever (which loom
 //! reports as a deadlock).
 //!
-//! Run with `RUSTFLAGS="--cfg loom" cargo test --release --workspace --lib loom_tests`, in a target folder of its own, as the
-//! flag compiles every dependency anew.
+//! The flag `--cfg loom` changes other crates too, so they run in a crate that takes in `slab` and `lane` alone.
 
 use super::*;
 use loom::sync::atomic::{AtomicBool, Ordering};
