@@ -33,7 +33,7 @@ impl<'a> Args<'a> {
     /// The elements of an input. The caller names the element type of the operand.
     pub(crate) fn source<T: Element>(&self, at: usize) -> Source<'a, T> {
         let raw = self.inputs[at];
-        // SAFETY: the program that made these arguments checked that the operand lies inside its memory, which is
+        // SAFETY: the plan placed the operand inside the memory of the run, whose size was checked and which is
         // lent for `'a`; blocks are aligned for every element type, and offsets count whole elements.
         unsafe { Source::new(raw.first.cast::<T>(), raw.len) }
     }

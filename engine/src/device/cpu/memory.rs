@@ -2,8 +2,8 @@
 //!
 //! Slices would promise too much. Where a concatenation is written in place, the channels that one step reads and
 //! those that it writes interleave in memory; a step in place reads an element before it overwrites it. So kernels
-//! get bounds and raw pointers (products and convolutions still take slices of them), and the plan (checked when a program is built) promises that no element is written
-//! while another step or thread reads it.
+//! get bounds and raw pointers (products and convolutions still take slices of them), and the plan promises that no
+//! element is written while another step or thread reads it.
 
 use std::marker::PhantomData;
 
