@@ -7,6 +7,7 @@
 //! |---|---|---|
 //! | [`tensor`] | bytes and a shape | a checked [`tensor::Tensor`] |
 //! | [`graph`] | nodes and values | a checked [`graph::Graph`] of our own ops |
+//! | [`cache`] | what was made once | the same, at the next start |
 //! | [`import`] | ONNX bytes | a [`import::Signature`], and per set of shapes a graph |
 //! | [`fuse`] | a graph | a graph of fewer and larger steps |
 //! | [`plan`] | a graph | steps on views of a workspace |
@@ -22,6 +23,9 @@ pub mod tensor;
 
 /// Our own graph: twenty ops, and chains of pointwise operations.
 pub mod graph;
+
+/// What is kept on disk between starts.
+pub mod cache;
 
 /// ONNX bytes to a signature and a runnable plan; the only module that names tract.
 pub mod import;

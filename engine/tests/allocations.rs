@@ -3,8 +3,7 @@
 #![allow(clippy::unwrap_used)] // an integration test: clippy sees no `#[cfg(test)]` around its helpers
 
 use plimsoll_engine::arena::Arena;
-use plimsoll_engine::import::Narrowing;
-use plimsoll_engine::model::{Limits, Model};
+use plimsoll_engine::model::{Limits, Model, Source};
 use plimsoll_engine::program::Workspace;
 use plimsoll_engine::slab::Terms;
 use plimsoll_engine::tensor::{DType, Tensor};
@@ -38,8 +37,7 @@ fn allocations(threads: usize, batch: usize) -> usize {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../models/digits/model.onnx");
     let limits = Limits { threads, ..Limits::default() };
     let arena = Arena::unlimited();
-    let model =
-        Model::load(&file, "digits", &Narrowing::default(), limits, Terms::default(), &arena).unwrap();
+    let model = Model::load(&Source::file(&file), "digits", limits, Terms::default(), &arena).unwrap();
     let pixels = vec![3f32; batch * 64];
     let image = [Tensor::from_slice(DType::F32, &[batch, 1, 8, 8], &pixels).unwrap()];
     let program = model.program(&[image[0].shape().into()]).unwrap();

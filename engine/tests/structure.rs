@@ -76,8 +76,10 @@ fn the_engine_knows_no_runtime_no_network_and_no_json() {
 #[test]
 fn a_stage_of_the_engine_imports_only_earlier_stages() {
     // In the order of lib.rs; `error` speaks of all stages and is spoken of by all.
-    let stages =
-        ["tensor", "graph", "import", "fuse", "plan", "slab", "lane", "device", "arena", "program", "model"];
+    let stages = [
+        "tensor", "graph", "cache", "import", "fuse", "plan", "slab", "lane", "device", "arena", "program",
+        "model",
+    ];
     for (at, stage) in stages.iter().enumerate() {
         let (folder, file) =
             (root().join("engine/src").join(stage), root().join(format!("engine/src/{stage}.rs")));

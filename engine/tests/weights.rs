@@ -3,8 +3,7 @@
 #![allow(clippy::unwrap_used)] // an integration test: clippy sees no `#[cfg(test)]` around its helpers
 
 use plimsoll_engine::arena::Arena;
-use plimsoll_engine::import::Narrowing;
-use plimsoll_engine::model::{Limits, Model};
+use plimsoll_engine::model::{Limits, Model, Source};
 use plimsoll_engine::program::Workspace;
 use plimsoll_engine::slab::Terms;
 use plimsoll_engine::tensor::{DType, Shape, Tensor};
@@ -88,10 +87,10 @@ fn check(dir: &temp_dir::TempDir, model: &ModelProto) -> usize {
     let mut held = 0;
     let mut results = [false, true].map(|whole| {
         let limits = Limits { whole, ..Limits::default() };
-        let model = Model::load(&path, "m", &Narrowing::default(), limits, Terms::default(), &arena).unwrap();
+        let model = Model::load(&Source::file(&path), "m", limits, Terms::default(), &arena).unwrap();
         let program = model.program(std::slice::from_ref(&shape)).unwrap();
         assert_eq!(program.plan().is_some(), !whole, "{:?}", program.unplanned());
-        held = model.weights_bytes();
+        held = model.imported_bytes();
         let (mut workspace, mut outputs) = (Workspace::new(1).unwrap(), vec![]);
         program.run(&mut workspace, std::slice::from_ref(&x), &mut outputs).unwrap();
         let bytes = outputs[0].as_bytes().unwrap().to_vec();
@@ -200,8 +199,7 @@ fn a_second_shape_of_a_file_that_has_changed_is_an_error_and_the_first_still_run
     open.graph.as_mut().unwrap().input[0] = value("x", &[-1, 96]);
     std::fs::write(&path, open.encode_to_vec()).unwrap();
     let arena = Arena::unlimited();
-    let model =
-        Model::load(&path, "m", &Narrowing::default(), Limits::default(), Terms::default(), &arena).unwrap();
+    let model = Model::load(&Source::file(&path), "m", Limits::default(), Terms::default(), &arena).unwrap();
     let shape = |rows: usize| -> Vec<Shape> { vec![[rows, 96].into_iter().collect()] };
     let first = model.program(&shape(3)).unwrap();
     std::fs::File::options().write(true).open(&path).unwrap().set_len(500).unwrap();
@@ -209,8 +207,7 @@ fn a_second_shape_of_a_file_that_has_changed_is_an_error_and_the_first_still_run
     model.program(&shape(4)).unwrap();
     let x = Tensor::from_slice(DType::F32, &[3, 96], &numbers(3 * 96)).unwrap();
     first.run(&mut Workspace::new(1).unwrap(), &[x], &mut vec![]).unwrap();
-    let fresh = Model::load(&path, "m", &Narrowing::default(), Limits::default(), Terms::default(), &arena)
-        .err()
-        .unwrap();
+    let fresh =
+        Model::load(&Source::file(&path), "m", Limits::default(), Terms::default(), &arena).err().unwrap();
     assert!(fresh.to_string().starts_with("not an ONNX model: "), "{fresh}");
 }

@@ -4,8 +4,10 @@
 //! an operand that is broadcast has stride 0 along the axes that it lacks. The arithmetic is f32. A bool is the
 //! f32 0 or 1; a whole number is loaded as i32 bits and may only be compared or converted.
 
+use serde::{Deserialize, Serialize};
+
 /// Where an operation of a [`Chain`] reads from.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Src {
     /// The element of that operand.
     Operand(u16),
@@ -16,7 +18,7 @@ pub enum Src {
 }
 
 /// Operations of one argument.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub enum Unary {
     Neg,
@@ -66,7 +68,7 @@ pub enum Unary {
 }
 
 /// Operations of two arguments.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub enum Binary {
     Add,
@@ -94,7 +96,7 @@ pub enum Binary {
 }
 
 /// One operation of a [`Chain`]; its result is the register of its position.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Instr {
     /// `op(x)`.
     Unary(Unary, Src),
@@ -105,7 +107,7 @@ pub enum Instr {
 }
 
 /// A straight-line program; the result of its last operation is the output's element.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Chain {
     /// The operations in order; each reads operands, numbers and earlier results.
     pub instrs: Vec<Instr>,

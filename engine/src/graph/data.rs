@@ -1,11 +1,12 @@
 //! The elements of a constant: in memory, still in the model's file, or made of another constant's as they are read.
 
+mod file;
+
 use bytes::Bytes;
+use file::Stamp;
+pub use file::{DataFile, FileRange, Likeness};
 use half::f16;
-use std::fs::{File, Metadata};
 use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt};
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use xxhash_rust::xxh3::xxh3_128;
 
@@ -27,32 +28,13 @@ pub enum Data {
     },
     /// f32 elements that are f16 in the base.
     Widened(Box<Data>),
-}
-
-/// Neighbouring bytes of a file.
-#[derive(Clone, Debug)]
-pub struct FileRange {
-    file: Arc<DataFile>,
-    offset: u64,
-    len: usize,
-}
-
-/// A file that is kept open and must stay as it was when it was opened. It is read and never mapped: a file cut
-/// short under a mapping would kill the process. Another file put in its place under its name does no harm.
-#[derive(Debug)]
-pub struct DataFile {
-    file: File,
-    path: PathBuf,
-    stamp: Stamp,
-}
-
-/// What changes when someone writes to a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Stamp {
-    device: u64,
-    inode: u64,
-    len: u64,
-    modified: (i64, i64),
+    /// Not here: known by their hash alone, of a graph from the cache whose large constants were packed before.
+    Absent {
+        /// The hash of the elements.
+        content: u128,
+        /// Bytes of all elements.
+        len: usize,
+    },
 }
 
 /// What tells the elements of one constant from another's without reading files.
@@ -63,6 +45,8 @@ pub struct Identity(Kind);
 enum Kind {
     Content(u128),
     File(Stamp, u64, usize),
+    /// Of a file that is told from others by its place among a model's.
+    Numbered(usize, u64, usize),
     Scaled(Box<Kind>, u128, usize),
     Widened(Box<Kind>),
 }
@@ -75,6 +59,7 @@ impl Data {
             Data::File(range) => range.len,
             Data::Scaled { base, .. } => base.len(),
             Data::Widened(base) => base.len().saturating_mul(2),
+            Data::Absent { len, .. } => *len,
         }
     }
 
@@ -87,7 +72,7 @@ impl Data {
     pub fn held_bytes(&self) -> usize {
         match self {
             Data::Bytes(bytes) => bytes.len(),
-            Data::File(_) => 0,
+            Data::File(_) | Data::Absent { .. } => 0,
             Data::Scaled { base, factors, .. } => base.held_bytes() + factors.len() * 4,
             Data::Widened(base) => base.held_bytes(),
         }
@@ -131,6 +116,12 @@ impl Data {
                     to[at * 4..at * 4 + 4].copy_from_slice(&wide.to_le_bytes());
                 }
             }
+            Data::Absent { .. } => {
+                return Err(io::Error::new(
+                    io::ErrorKind::NotFound,
+                    "the cache does not hold these elements",
+                ));
+            }
         }
         Ok(())
     }
@@ -167,7 +158,7 @@ impl Data {
                 offset: range.offset + offset as u64,
                 len,
             })),
-            Data::Scaled { .. } | Data::Widened(_) => None,
+            Data::Scaled { .. } | Data::Widened(_) | Data::Absent { .. } => None,
         }
     }
 
@@ -184,67 +175,46 @@ impl Data {
                 Kind::Scaled(Box::new(base.kind()), xxh3_128(bytemuck::cast_slice(factors)), *inner)
             }
             Data::Widened(base) => Kind::Widened(Box::new(base.kind())),
+            Data::Absent { content, .. } => Kind::Content(*content),
         }
+    }
+
+    /// The file that the elements lie in.
+    pub fn file(&self) -> Option<&Arc<DataFile>> {
+        match self {
+            Data::File(range) => Some(&range.file),
+            Data::Scaled { base, .. } | Data::Widened(base) => base.file(),
+            Data::Bytes(_) | Data::Absent { .. } => None,
+        }
+    }
+}
+
+impl Identity {
+    /// The same in every process to which these are a model's files in this order; `None` for elements that lie in
+    /// no such file.
+    pub fn among(&self, files: &[Arc<DataFile>]) -> Option<Identity> {
+        self.0.among(files).map(Identity)
+    }
+}
+
+impl Kind {
+    fn among(&self, files: &[Arc<DataFile>]) -> Option<Kind> {
+        Some(match self {
+            Kind::File(stamp, offset, len) => {
+                Kind::Numbered(files.iter().position(|file| file.stamp == *stamp)?, *offset, *len)
+            }
+            Kind::Scaled(base, factors, inner) => {
+                Kind::Scaled(Box::new(base.among(files)?), *factors, *inner)
+            }
+            Kind::Widened(base) => Kind::Widened(Box::new(base.among(files)?)),
+            Kind::Content(_) | Kind::Numbered(..) => self.clone(),
+        })
     }
 }
 
 impl From<Bytes> for Data {
     fn from(bytes: Bytes) -> Data {
         Data::Bytes(bytes)
-    }
-}
-
-impl DataFile {
-    /// Opens a file and remembers what it is like now.
-    ///
-    /// # Errors
-    /// It cannot be opened or is no regular file.
-    pub fn open(path: &Path) -> io::Result<DataFile> {
-        let file = File::open(path)?;
-        let metadata = file.metadata()?;
-        if !metadata.is_file() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file"));
-        }
-        Ok(DataFile { file, path: path.into(), stamp: Stamp::of(&metadata) })
-    }
-
-    /// Bytes of the file.
-    pub fn len(&self) -> u64 {
-        self.stamp.len
-    }
-
-    /// Whether the file is empty.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// The whole file.
-    pub fn whole(self) -> Data {
-        let len = usize::try_from(self.stamp.len).unwrap_or(usize::MAX);
-        Data::File(FileRange { file: Arc::new(self), offset: 0, len })
-    }
-
-    fn read(&self, offset: u64, to: &mut [u8]) -> io::Result<()> {
-        let read = self.file.read_exact_at(to, offset);
-        // Looked at afterwards, so that a change during the reading is seen too.
-        if Stamp::of(&self.file.metadata()?) != self.stamp {
-            return Err(io::Error::other(format!(
-                "{} has changed since the model was loaded",
-                self.path.display()
-            )));
-        }
-        read
-    }
-}
-
-impl Stamp {
-    fn of(metadata: &Metadata) -> Stamp {
-        Stamp {
-            device: metadata.dev(),
-            inode: metadata.ino(),
-            len: metadata.len(),
-            modified: (metadata.mtime(), metadata.mtime_nsec()),
-        }
     }
 }
 

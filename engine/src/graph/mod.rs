@@ -10,25 +10,29 @@ mod check;
 mod data;
 mod dump;
 mod op;
+mod record;
 
 pub use builder::Builder;
 pub use chain::{Binary, Chain, Instr, Src, Unary};
 pub use check::GraphError;
-pub use data::{Data, DataFile, FileRange, Identity};
+pub use data::{Data, DataFile, FileRange, Identity, Likeness};
 pub(crate) use dump::Text;
 pub use op::{
     Conv, Einsum, Epilogue, HostStep, Image, Norm, Op, Pad, PadMode, Pool, PoolKind, Reducer, Taps, Window,
 };
 
+pub use record::GraphRecord;
+
 use crate::tensor::{DType, Shape, volume};
 use bytes::Bytes;
+use serde::{Deserialize, Serialize};
 
 /// A value of a [`Graph`], by its place in [`Graph::values`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ValueId(pub u32);
 
 /// What flows along an edge: an input, a constant, or what a node makes.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Value {
     /// For reports; not unique.
     pub name: String,
@@ -37,11 +41,12 @@ pub struct Value {
     /// Sizes of the logical axes, outermost first.
     pub shape: Shape,
     /// The elements of a constant, row-major.
+    #[serde(skip)]
     pub constant: Option<Data>,
 }
 
 /// One operation.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Node {
     /// The name in the model's file, for reports and errors.
     pub name: String,
@@ -54,7 +59,7 @@ pub struct Node {
 }
 
 /// Operations in an order in which they can run.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Graph {
     /// Every value, used or not.
     pub values: Vec<Value>,

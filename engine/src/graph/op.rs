@@ -2,12 +2,13 @@
 
 use super::chain::Chain;
 use crate::tensor::Tensor;
+use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use std::fmt;
 use std::sync::Arc;
 
 /// What a node does. Shapes are those of the values; nothing here broadcasts but what says so.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Op {
     /// Cross-correlation: image, weights \[out, in / groups, window…], then the [`Epilogue`]'s inputs.
     Conv(Conv),
@@ -58,11 +59,12 @@ pub enum Op {
     /// The same elements in memory of their own, in the order that the plan gives them.
     Copy,
     /// Something that only the importer's library can compute, on the host.
+    #[serde(skip)]
     Host(Arc<dyn HostStep>),
 }
 
 /// Which axes of a tensor are those of an image.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Image {
     /// The batch axis, where there is one.
     pub batch: Option<usize>,
@@ -73,7 +75,7 @@ pub struct Image {
 }
 
 /// A window that slides over an image. One entry a spatial axis.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Window {
     /// Its size.
     pub size: SmallVec<[usize; 3]>,
@@ -86,7 +88,7 @@ pub struct Window {
 }
 
 /// A convolution.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Conv {
     /// The axes of input and output.
     pub image: Image,
@@ -100,7 +102,7 @@ pub struct Conv {
 
 /// What a product does with each element while it is at hand. Inputs: the bias where there is one, then the
 /// chain's operands from the second on (the first is the element itself).
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Epilogue {
     /// Whether a bias, one number a channel (or label `n`), is added first.
     pub bias: bool,
@@ -109,7 +111,7 @@ pub struct Epilogue {
 }
 
 /// A sum of products over labelled axes: a label on both inputs and not on the output is summed over.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Einsum {
     /// The labels of the first input's axes.
     pub a: SmallVec<[char; 6]>,
@@ -122,7 +124,7 @@ pub struct Einsum {
 }
 
 /// What a reduction computes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub enum Reducer {
     Sum,
@@ -143,7 +145,7 @@ pub enum Reducer {
 }
 
 /// A normalization over axes.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Norm {
     /// Over which axes together.
     pub axes: SmallVec<[usize; 4]>,
@@ -158,7 +160,7 @@ pub struct Norm {
 }
 
 /// Pooling.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pool {
     /// The axes of input and output.
     pub image: Image,
@@ -169,7 +171,7 @@ pub struct Pool {
 }
 
 /// What pooling computes of a window.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PoolKind {
     /// The largest element; the border does not count.
     Max,
@@ -182,11 +184,11 @@ pub enum PoolKind {
 }
 
 /// For every output index along an axis the input indices that it is made of, with their weights.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Taps(pub Vec<SmallVec<[(usize, f32); 2]>>);
 
 /// A border.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Pad {
     /// Elements before each axis; the output's shape tells how many come after.
     pub before: SmallVec<[usize; 6]>,
@@ -195,7 +197,7 @@ pub struct Pad {
 }
 
 /// What a border is made of.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum PadMode {
     /// One element, as bytes.
     Constant(SmallVec<[u8; 8]>),

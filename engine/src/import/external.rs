@@ -4,6 +4,7 @@ use super::tract::pb::TensorProto;
 use crate::graph::{Data, DataFile};
 use std::collections::HashMap;
 use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 
 /// Files beside a model's, each opened once.
 pub(super) struct External<'a> {
@@ -15,6 +16,11 @@ impl<'a> External<'a> {
     /// `folder` is where the data may lie, and nowhere else.
     pub(super) fn new(folder: Option<&'a str>) -> External<'a> {
         External { folder, open: HashMap::new() }
+    }
+
+    /// The files that were opened.
+    pub(super) fn files(&self) -> impl Iterator<Item = &Arc<DataFile>> {
+        self.open.values().filter_map(Data::file)
     }
 
     /// The data of a tensor that has it elsewhere.

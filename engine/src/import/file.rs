@@ -14,6 +14,7 @@ use bytes::Bytes;
 use prost::Message;
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
+use std::sync::Arc;
 
 /// A decoded model file.
 pub(super) struct OnnxFile {
@@ -21,6 +22,8 @@ pub(super) struct OnnxFile {
     pub(super) proto: ModelProto,
     /// The constants that stay in the file.
     pub(super) weights: Weights,
+    /// The file itself; `None` for a model from memory.
+    pub(super) file: Option<Arc<DataFile>>,
     /// The folder that external tensor data may come from, and from nowhere else.
     pub(super) folder: Option<String>,
     /// What the file says that it takes and gives.
@@ -85,7 +88,7 @@ fn decode(file: &Data, folder: Option<String>) -> Result<OnnxFile, Failure> {
     check_values(graph)?;
     check_ops(&reader(), graph)?;
     let weights = Weights::take(graph, skeleton.left_out, folder.as_deref())?;
-    Ok(OnnxFile { proto, weights, folder, signature })
+    Ok(OnnxFile { proto, weights, file: file.file().cloned(), folder, signature })
 }
 
 /// The inputs that a caller must bring (those without an initial value) and the outputs.

@@ -46,13 +46,14 @@ pub(crate) use reference::Reference;
 pub(crate) use threads::Threads;
 
 use crate::error::{Error, shapes_text};
-use crate::graph::Graph;
+use crate::graph::{DataFile, Graph};
 use crate::tensor::{DType, Shape};
 use blame::Failure;
 use lower::Lowering;
 use prepare::{Source, Target};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::sync::Arc;
 
 /// Settings that narrow a model before any request.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -67,6 +68,7 @@ pub struct Narrowing {
 pub struct Import {
     signature: Signature,
     source: Source,
+    files: Vec<Arc<DataFile>>,
     weights_bytes: usize,
     largest_bytes: u64,
 }
@@ -110,14 +112,20 @@ impl Import {
         fixed::fix_dims(&mut file, &narrowing.dims)?;
         fixed::fix_inputs(&mut file, &narrowing.constants)?;
         let signature = file.signature.clone();
+        let files = file.file.iter().chain(file.weights.files()).cloned().collect();
         let source = Source::new(file)?;
         let weights_bytes = source.weights_bytes();
-        Ok(Import { signature, source, weights_bytes, largest_bytes })
+        Ok(Import { signature, source, files, weights_bytes, largest_bytes })
     }
 
     /// What the model takes and gives; inputs fixed by the settings are left out.
     pub fn signature(&self) -> &Signature {
         &self.signature
+    }
+
+    /// The files that the model is made of: its own, then those beside it that hold constants.
+    pub(crate) fn files(&self) -> &[Arc<DataFile>] {
+        &self.files
     }
 
     /// Bytes of constants that the import holds in memory: the small ones, those of nested graphs, and all of a model

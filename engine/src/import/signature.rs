@@ -1,11 +1,12 @@
 //! What a model takes and gives, as its file declares it.
 
 use crate::tensor::{DType, Shape};
+use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::fmt;
 
 /// The inputs and outputs of a model, in the file's order; inputs that the configuration fixes are left out.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Signature {
     /// What a request must bring.
     pub inputs: Vec<Port>,
@@ -14,7 +15,7 @@ pub struct Signature {
 }
 
 /// One declared input or output.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Port {
     /// Its name in the file.
     pub name: String,
@@ -25,7 +26,7 @@ pub struct Port {
 }
 
 /// One declared axis.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Dim {
     /// Always this size.
     Fixed(usize),

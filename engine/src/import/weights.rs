@@ -12,7 +12,7 @@ use super::tract::pb::{
 };
 use super::tract::{Const, InferenceModel, Tensor as TractTensor, TractResult};
 use crate::error::Error;
-use crate::graph::Data;
+use crate::graph::{Data, DataFile};
 use crate::tensor::{DType, Shape, volume};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io;
@@ -30,7 +30,11 @@ pub(super) struct Weight {
 
 /// The constants that stay in the file, by name.
 #[derive(Default)]
-pub(super) struct Weights(HashMap<String, Weight>);
+pub(super) struct Weights {
+    by_name: HashMap<String, Weight>,
+    /// Every file beside the model's own that some constant came from, those that did not stay there included.
+    files: Vec<Arc<DataFile>>,
+}
 
 /// Values that were put back, by name.
 pub(super) type Restored = HashMap<String, Arc<TractTensor>>;
@@ -61,7 +65,7 @@ impl Weights {
                 None => return Ok(false),
             };
             if let Some(weight) = Weight::of(tensor, &data).filter(|_| sound && !staying.contains(name)) {
-                weights.0.insert(name.into(), weight);
+                weights.by_name.insert(name.into(), weight);
                 return Ok(true);
             }
             let loaded = data.load().map_err(|source| Error::Weights { name: name.into(), source })?;
@@ -100,26 +104,32 @@ impl Weights {
         if let Some(error) = error {
             return Err(error);
         }
-        graph.input.retain(|value| !weights.0.contains_key(&value.name));
-        let mut names: Vec<&String> = weights.0.keys().collect();
+        weights.files = external.files().cloned().collect();
+        graph.input.retain(|value| !weights.by_name.contains_key(&value.name));
+        let mut names: Vec<&String> = weights.by_name.keys().collect();
         names.sort();
-        graph.input.extend(names.into_iter().map(|name| input(name, &weights.0[name])));
+        graph.input.extend(names.into_iter().map(|name| input(name, &weights.by_name[name])));
         Ok(weights)
     }
 
     /// The constant of that name.
     pub(super) fn get(&self, name: &str) -> Option<&Weight> {
-        self.0.get(name)
+        self.by_name.get(name)
+    }
+
+    /// The files beside the model's own that constants came from.
+    pub(super) fn files(&self) -> &[Arc<DataFile>] {
+        &self.files
     }
 
     /// The names of all.
     pub(super) fn names(&self) -> BTreeSet<String> {
-        self.0.keys().cloned().collect()
+        self.by_name.keys().cloned().collect()
     }
 
     /// Bytes of memory that the constants take now.
     pub(super) fn held_bytes(&self) -> usize {
-        self.0.values().map(|weight| weight.data.held_bytes()).sum()
+        self.by_name.values().map(|weight| weight.data.held_bytes()).sum()
     }
 
     /// Reads constants for tract.
@@ -130,7 +140,7 @@ impl Weights {
         &self,
         names: impl IntoIterator<Item = &'a String>,
     ) -> Result<Restored, (String, io::Error)> {
-        let known = names.into_iter().filter_map(|name| Some((name, self.0.get(name)?)));
+        let known = names.into_iter().filter_map(|name| Some((name, self.by_name.get(name)?)));
         let loaded = known.map(|(name, weight)| {
             let tensor = weight.load().map_err(|error| (name.clone(), error))?;
             Ok((name.clone(), Arc::new(tensor)))

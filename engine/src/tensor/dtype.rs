@@ -1,9 +1,10 @@
 //! The element types that both ONNX (through tract) and the Open Inference Protocol know.
 
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// The type of a tensor's elements.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub enum DType {
     Bool,

@@ -7,7 +7,7 @@ use crate::repository::{self, FoundVersion, ModelSettings};
 use anyhow::{Context, bail};
 use plimsoll_engine::arena::Arena;
 use plimsoll_engine::import::{Dim, Port, Signature};
-use plimsoll_engine::model::{Limits, Model};
+use plimsoll_engine::model::{self, Limits, Model};
 use plimsoll_engine::slab::Terms;
 use plimsoll_engine::tensor::{DType, Shape, Tensor, volume};
 use std::path::{Path, PathBuf};
@@ -62,7 +62,8 @@ impl Source {
     /// Loads the model.
     pub(super) fn load(&self, limits: Limits) -> anyhow::Result<Model> {
         let narrowing = repository::narrowing(&self.settings);
-        Model::load(&self.file, &self.name, &narrowing, limits, Terms::default(), &Arena::unlimited())
+        let source = model::Source { path: &self.file, narrowing: &narrowing, cache: None };
+        Model::load(&source, &self.name, limits, Terms::default(), &Arena::unlimited())
             .with_context(|| format!("model `{}` cannot be loaded", self.name))
     }
 

@@ -7,6 +7,8 @@ use crate::process;
 use crate::repository::{Defaults, Precision, Registry};
 use anyhow::{Context, bail};
 use plimsoll_engine::arena::{Arena, Lines};
+use plimsoll_engine::cache::Cache;
+use plimsoll_engine::graph::DataFile;
 use plimsoll_engine::model::Limits;
 use plimsoll_engine::slab::Fixed;
 use std::path::Path;
@@ -37,6 +39,7 @@ pub(super) fn start(config: Config) -> anyhow::Result<Started> {
         queue_limit: config.batching.queue_limit,
         timeout: config.server.request_timeout,
         limits: Limits { threads: config.device.threads, ..Limits::default() },
+        cache: config.cache.dir.as_deref().and_then(cache),
     };
     let root = config.models.path.clone();
     let registry = Registry::open(
@@ -49,6 +52,16 @@ pub(super) fn start(config: Config) -> anyhow::Result<Started> {
     .with_context(|| format!("the model folder {} (models.path) cannot be read", root.display()))?;
     let admin_token = config.server.admin_token_file.as_deref().map(token).transpose()?;
     Ok(Started { config, arena, registry, metrics, admin_token })
+}
+
+/// Opens the cache; without it a start takes longer, and nothing else is amiss.
+fn cache(dir: &Path) -> Option<Arc<Cache>> {
+    // The bytes of the program itself: no two builds share what one of them packed.
+    let build = std::env::current_exe().and_then(|file| DataFile::open(&file)?.content());
+    let report = |what: &str| tracing::warn!("{what}");
+    let cache = build.and_then(|build| Cache::open(dir, &build.to_le_bytes(), Box::new(report)));
+    let failed = |error| tracing::warn!(dir = %dir.display(), %error, "nothing is kept in cache.dir");
+    cache.map(Arc::new).map_err(failed).ok()
 }
 
 fn cores() -> usize {

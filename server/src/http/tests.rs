@@ -29,7 +29,8 @@ fn server_under(ceiling: u64, load: Load) -> Server {
     let lines = Lines { fixed, reserve: ceiling / 10, lanes: 1, workspace: Some(32 << 10), threads: 1 };
     let arena = Arena::take(&lines, || 0).unwrap();
     let metrics = Metrics::new().unwrap();
-    let defaults = Defaults { queue_limit: 8, timeout: Duration::from_secs(30), limits: Limits::default() };
+    let limits = Limits::default();
+    let defaults = Defaults { queue_limit: 8, timeout: Duration::from_secs(30), limits, cache: None };
     let registry = Registry::open(root, load, defaults, Arc::clone(&arena), metrics.clone()).unwrap();
     let app = App {
         registry,

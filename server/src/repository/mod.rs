@@ -27,7 +27,7 @@ pub(crate) use catalogue::{Availability, Indexed, NotServed};
 pub(crate) use constant::{Constant, Values};
 pub(crate) use found::{Change, Fingerprint, Found, FoundVersion, changes};
 pub(crate) use registry::{LoadFailed, Registry};
-pub(crate) use scan::scan;
+pub(crate) use scan::{scan, scan_one};
 pub(crate) use served::{Defaults, Served, narrowing, owner};
 pub(crate) use settings::{ModelSettings, Precision};
 pub(crate) use stats::{Spent, Stats};

@@ -3,7 +3,7 @@
 use super::catalogue::{Entry, Indexed, NotServed, Slot, State};
 use super::loader::Loader;
 use super::served::{self, Defaults, Served};
-use super::{Found, FoundVersion, ModelSettings, scan};
+use super::{Found, FoundVersion, ModelSettings, scan, scan_one};
 use crate::config::Load;
 use crate::metrics::{self, Metrics};
 use plimsoll_engine::arena::Arena;
@@ -183,12 +183,13 @@ impl Registry {
 
     /// Looks at the model's folder again, so that a load takes what lies there now.
     async fn refresh(self: &Arc<Self>, name: &str) -> Result<(), LoadFailed> {
-        let root = self.root.clone();
-        let scanned = tokio::task::spawn_blocking(move || scan(&root)).await.map_err(|_| LoadFailed::Lost)?;
+        let (root, wanted) = (self.root.clone(), name.to_string());
+        let scanned = tokio::task::spawn_blocking(move || scan_one(&root, &wanted));
+        let scanned = scanned.await.map_err(|_| LoadFailed::Lost)?;
         let scanned =
             scanned.map_err(|error| LoadFailed::Unusable(format!("{}: {error}", self.root.display())))?;
         let known = || self.read().keys().cloned().collect();
-        match scanned.into_iter().find(|found| found.name == name) {
+        match scanned {
             Some(found) => self.found(found),
             None => {
                 self.gone(name);
@@ -219,7 +220,12 @@ impl Registry {
                 Ok(served) => {
                     let owner = served.owner();
                     self.arena.record(What::Load, &owner, self.arena.held_by(&owner));
-                    tracing::info!(model = name, version = version.version, "loaded");
+                    tracing::info!(
+                        model = name,
+                        version = version.version,
+                        imported = served.was_imported(),
+                        "loaded"
+                    );
                     self.set(name, version.version, |slot| {
                         slot.served = Some(Arc::new(served));
                         slot.state = State::Ready;

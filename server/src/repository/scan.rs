@@ -23,10 +23,26 @@ const MAX_SETTINGS: u64 = 4 << 20;
 /// # Errors
 /// The folder itself cannot be listed. What is wrong with an entry is in [`Found::problem`].
 pub(crate) fn scan(root: &Path) -> io::Result<Vec<Found>> {
+    scan_for(root, |_| true)
+}
+
+/// The model of that name, without a look into the others' folders.
+///
+/// # Errors
+/// As [`scan`].
+pub(crate) fn scan_one(root: &Path, name: &str) -> io::Result<Option<Found>> {
+    let bears = |file: &str| file == name || stem(file) == Some(name);
+    Ok(scan_for(root, bears)?.into_iter().find(|found| found.name == name))
+}
+
+fn scan_for(root: &Path, wanted: impl Fn(&str) -> bool) -> io::Result<Vec<Found>> {
     let real_root = root.canonicalize()?;
     let mut found = Vec::new();
     for entry in fs::read_dir(root)? {
-        found.extend(look_at(&entry?, root, &real_root));
+        let entry = entry?;
+        if wanted(&entry.file_name().to_string_lossy()) {
+            found.extend(look_at(&entry, root, &real_root));
+        }
     }
     found.sort_by(|a, b| a.name.cmp(&b.name));
     found.dedup_by(|second, first| {

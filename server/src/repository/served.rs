@@ -7,9 +7,10 @@ use super::{Constant, FoundVersion, ModelSettings, Values};
 use crate::metrics::{self, Metrics};
 use crate::schedule::{Class, Priority};
 use ::metrics::{Counter, Histogram};
+use plimsoll_engine::cache::Cache;
 use plimsoll_engine::error::Error;
 use plimsoll_engine::import::{self, Dim, Narrowing, Signature};
-use plimsoll_engine::model::{Limits, Model};
+use plimsoll_engine::model::{Limits, Model, Source};
 use plimsoll_engine::program::Program;
 use plimsoll_engine::slab::Terms;
 use plimsoll_engine::tensor::{Shape, Tensor};
@@ -19,7 +20,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// What a model gets that its own settings do not name.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Defaults {
     /// Requests of a model that may wait.
     pub(crate) queue_limit: usize,
@@ -27,6 +28,8 @@ pub(crate) struct Defaults {
     pub(crate) timeout: Duration,
     /// The engine's limits on every model.
     pub(crate) limits: Limits,
+    /// Where imported graphs and packed weights are kept between starts.
+    pub(crate) cache: Option<Arc<Cache>>,
 }
 
 /// A model version that is ready to serve.
@@ -79,7 +82,9 @@ impl Served {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let owner = owner(name, &found.version.to_string());
         let terms = Terms { priority: settings.priority, pinned: settings.pin, cap_bytes: None };
-        let model = Model::load(&found.file, &owner, &narrowing(settings), defaults.limits, terms, arena)?;
+        let narrowing = narrowing(settings);
+        let source = Source { path: &found.file, narrowing: &narrowing, cache: defaults.cache.as_ref() };
+        let model = Model::load(&source, &owner, defaults.limits, terms, arena)?;
         check_labels(model.signature(), settings)?;
         for shapes in first_shapes(model.signature(), settings)? {
             model.program(&shapes)?;
@@ -102,6 +107,11 @@ impl Served {
     /// The name under which the ledger holds its bytes.
     pub(crate) fn owner(&self) -> String {
         owner(&self.name, &self.version)
+    }
+
+    /// Whether the model's file was imported, and not all of it found in the cache.
+    pub(crate) fn was_imported(&self) -> bool {
+        self.model.was_imported()
     }
 
     /// What the model takes and gives.

@@ -1,9 +1,8 @@
 use super::queue::{Lanes, Queue};
 use super::*;
 use plimsoll_engine::arena::Arena;
-use plimsoll_engine::import::Narrowing;
 use plimsoll_engine::lane::Pool;
-use plimsoll_engine::model::{Limits, Model};
+use plimsoll_engine::model::{Limits, Model, Source};
 use plimsoll_engine::program::{Program, Workspace};
 use plimsoll_engine::slab::Terms;
 use plimsoll_engine::tensor::{DType, Tensor};
@@ -101,14 +100,8 @@ fn lanes(count: usize) -> Pool<Workspace> {
 
 fn digits() -> (Arc<Program>, Vec<Tensor>) {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../models/digits/model.onnx");
-    let model = Model::load(
-        &file,
-        "digits",
-        &Narrowing::default(),
-        Limits::default(),
-        Terms::default(),
-        &Arena::unlimited(),
-    );
+    let model =
+        Model::load(&Source::file(&file), "digits", Limits::default(), Terms::default(), &Arena::unlimited());
     let model = model.unwrap();
     let image = Tensor::from_slice(DType::F32, &[1, 1, 8, 8], &[3f32; 64]).unwrap();
     (model.program(&[image.shape().into()]).unwrap(), vec![image])

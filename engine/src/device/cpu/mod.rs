@@ -15,7 +15,7 @@ pub(crate) use block::{Block, Room};
 pub(crate) use mapping::Mapping;
 pub(crate) use program::{CpuProgram, Prepared};
 pub(crate) use threads::Threads;
-pub(crate) use weights::WeightStore;
+pub(crate) use weights::{Kept, WeightStore};
 pub use workspace::Workspace;
 
 /// Bytes that every extent and every block of a workspace starts at a multiple of: a line of the cache, and the

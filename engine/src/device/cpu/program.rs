@@ -3,7 +3,7 @@
 use super::args::{Args, Kernel, Raw};
 use super::bind::bind;
 use super::block::{Block, Held, Room};
-use super::weights::{Piece, Wanted, WeightStore, Weights};
+use super::weights::{Kept, Piece, Wanted, WeightStore, Weights};
 use super::{ALIGNMENT, Threads};
 use crate::device::NoKernel;
 use crate::error::Error;
@@ -68,13 +68,14 @@ impl Prepared {
         &self.plan
     }
 
-    /// Packs the constants that `store` does not have yet into one room, and binds all operands.
+    /// Brings the constants that `store` does not have yet into one room, and binds all operands.
     ///
     /// # Errors
     /// There is no room for the constants, or they cannot be read.
     pub(crate) fn finish(
         self,
         store: &WeightStore,
+        kept: Option<&Kept<'_>>,
         room: impl FnOnce(u64) -> Result<Room, Error>,
     ) -> Result<CpuProgram, Error> {
         let Prepared { graph, plan, kernels } = self;
@@ -91,7 +92,7 @@ impl Prepared {
                 });
             }
         }
-        let mut pieces = store.packed(&wanted, room)?.into_iter();
+        let mut pieces = store.packed(&wanted, kept, room)?.into_iter();
         let mut program = CpuProgram { plan, steps: vec![], weights: vec![] };
         for (at, kernel) in kernels.into_iter().enumerate() {
             let step = &program.plan.layout.steps[at];

@@ -4,17 +4,22 @@
 //! what is kept: one piece, and for a constant that a kernel packs that constant once more, unpacked, or where it is
 //! large and a kernel allows it (every product and every convolution in one group does) a part of it.
 
+mod gather;
+
 use super::ALIGNMENT;
 use super::args::Kernel;
 use super::block::{Block, Held, Room};
+use crate::cache::{Cache, Piece as KeptPiece, Pieces};
 use crate::error::Error;
-use crate::graph::{Data, Identity, Value};
+use crate::graph::{Data, DataFile, Identity, Value};
 use crate::plan::{Constant, Order, View};
 use crate::tensor::Shape;
 use bytes::Bytes;
+use gather::gather;
 use std::collections::HashMap;
-use std::io;
+use std::hash::Hash;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use xxhash_rust::xxh3::Xxh3;
 
 /// Packed constants of one program, in one extent; those that it shares lie with the program that came first.
 pub(crate) struct Weights {
@@ -60,6 +65,16 @@ struct Key {
     form: Option<String>,
 }
 
+/// Where packed constants are kept between starts.
+pub(crate) struct Kept<'a> {
+    /// The packed constants on disk.
+    pub(crate) pieces: &'a Pieces,
+    /// The model's files, whose places tell constants apart.
+    pub(crate) files: &'a [Arc<DataFile>],
+    /// Hears why constants could not be kept.
+    pub(crate) cache: &'a Cache,
+}
+
 /// The packed constants of one model that some program still holds.
 #[derive(Default)]
 pub(crate) struct WeightStore {
@@ -74,13 +89,15 @@ struct Found {
 }
 
 impl WeightStore {
-    /// The constants as their kernels want them: those that are there, and the others packed now into one room.
+    /// The constants as their kernels want them: those that are there, and the others brought into one room now, as
+    /// they were kept or packed from the model's file and then kept.
     ///
     /// # Errors
     /// There is no room for them, or a constant cannot be read.
     pub(super) fn packed(
         &self,
         wanted: &[Wanted<'_>],
+        kept: Option<&Kept<'_>>,
         room: impl FnOnce(u64) -> Result<Room, Error>,
     ) -> Result<Vec<Piece>, Error> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
@@ -111,10 +128,22 @@ impl WeightStore {
         if !places.is_empty() {
             let weights = Arc::new(Weights { room: room(end as u64)? });
             let held = weights.hold(0);
+            let mut packed = vec![];
             for (at, offset, bytes) in &places {
-                // SAFETY: the room is new, so nobody else uses it, and it is as large as the places' end.
+                // SAFETY: the room is new, so nobody else uses it, and it is as large as the places' end, which do
+                // not overlap.
                 let to = unsafe { std::slice::from_raw_parts_mut(held.first.add(*offset), *bytes) };
+                let key = kept.and_then(|kept| wanted[*at].key().among(kept.files));
+                if kept.zip(key).is_some_and(|(kept, key)| kept.pieces.read(key, to)) {
+                    continue;
+                }
                 wanted[*at].write(to)?;
+                packed.extend(key.map(|key| KeptPiece { key, bytes: to }));
+            }
+            if let Some(kept) = kept
+                && let Err(error) = kept.pieces.write(&packed)
+            {
+                kept.cache.report(&format!("packed weights are not kept for the next start: {error}"));
             }
             drop(held);
             for (key, place) in fresh {
@@ -127,6 +156,16 @@ impl WeightStore {
             }
         }
         Ok(pieces.into_iter().flatten().collect())
+    }
+}
+
+impl Key {
+    /// The same in every process of this build to which these are the model's files.
+    fn among(&self, files: &[Arc<DataFile>]) -> Option<u128> {
+        let mut hash = Xxh3::new();
+        self.content.among(files)?.hash(&mut hash);
+        (&self.layout, &self.form).hash(&mut hash);
+        Some(hash.digest128())
     }
 }
 
@@ -198,109 +237,3 @@ fn floats(block: &Block) -> &[f32] {
 
 /// Bytes of a constant that are unpacked beside the packed ones, where it can be packed in parts.
 const UNPACKED_BYTES: usize = 16 << 20;
-
-/// Bytes that are read from a constant at a time.
-const PIECE_BYTES: usize = 1 << 20;
-
-/// An axis of a constant: its size, and the distance in bytes between neighbours where it comes from and where it is
-/// to lie.
-#[derive(Clone, Copy, Debug)]
-struct Axis {
-    size: usize,
-    from: usize,
-    to: usize,
-}
-
-/// Puts the constant's elements, of `size` bytes each, into `laid` in the order that the plan asks for.
-fn gather(data: &Data, size: usize, constant: &Constant, laid: &mut [u8]) -> io::Result<()> {
-    if laid.is_empty() {
-        return Ok(());
-    }
-    let mut axes = vec![];
-    let mut inner = size;
-    for &axis in constant.order.iter().rev() {
-        let from = constant.source.strides[axis] * size;
-        if constant.shape[axis] != 1 {
-            axes.push(Axis { size: constant.shape[axis], from, to: inner });
-        }
-        inner *= constant.shape[axis];
-    }
-    // As they lie in the source, outermost first; those that repeat an element come last.
-    axes.sort_by_key(|axis| std::cmp::Reverse(axis.from));
-    axes.dedup_by(|inner, outer| {
-        let one = outer.from == inner.from * inner.size && outer.to == inner.to * inner.size;
-        if one {
-            *outer = Axis { size: outer.size * inner.size, ..*inner };
-        }
-        one
-    });
-    stream(data, size, &axes, constant.source.offset * size, 0, laid, &mut vec![])
-}
-
-/// Reads what `axes` span from `from` on, in pieces along the outermost, and spreads it from `to` on.
-fn stream(
-    data: &Data,
-    size: usize,
-    axes: &[Axis],
-    from: usize,
-    to: usize,
-    laid: &mut [u8],
-    piece: &mut Vec<u8>,
-) -> io::Result<()> {
-    // One run that lies alike on both sides needs no piece between.
-    if let [] | [Axis { .. }] = axes
-        && axes.iter().all(|axis| axis.from == size && axis.to == size)
-    {
-        let end = to + axes.iter().map(|axis| axis.size).product::<usize>() * size;
-        for (at, part) in laid[to..end].chunks_mut(PIECE_BYTES).enumerate() {
-            data.read(from + at * PIECE_BYTES, part)?;
-        }
-        return Ok(());
-    }
-    let span = size + axes.iter().map(|axis| (axis.size - 1) * axis.from).sum::<usize>();
-    if span <= PIECE_BYTES {
-        piece.resize(span, 0);
-        data.read(from, piece)?;
-        spread(piece, size, axes, 0, to, laid);
-        return Ok(());
-    }
-    let Some((outer, rest)) = axes.split_first() else { return Ok(()) };
-    // Never the whole axis again, whatever the strides.
-    let many = (PIECE_BYTES / outer.from.max(1)).clamp(1, (outer.size - 1).max(1));
-    let mut part = axes.to_vec();
-    for first in (0..outer.size).step_by(many) {
-        let (from, to) = (from + first * outer.from, to + first * outer.to);
-        if many == 1 {
-            stream(data, size, rest, from, to, laid, piece)?;
-        } else {
-            part[0].size = many.min(outer.size - first);
-            stream(data, size, &part, from, to, laid, piece)?;
-        }
-    }
-    Ok(())
-}
-
-/// Copies elements from where they lie in a piece to where they are to lie.
-fn spread(piece: &[u8], size: usize, axes: &[Axis], from: usize, to: usize, laid: &mut [u8]) {
-    match axes {
-        [] => laid[to..to + size].copy_from_slice(&piece[from..from + size]),
-        [axis] if axis.from == size && axis.to == size => {
-            let run = axis.size * size;
-            laid[to..to + run].copy_from_slice(&piece[from..from + run]);
-        }
-        [axis] if size == 4 => {
-            for at in 0..axis.size {
-                let (from, to) = (from + at * axis.from, to + at * axis.to);
-                laid[to..to + 4].copy_from_slice(&piece[from..from + 4]);
-            }
-        }
-        [axis, rest @ ..] => {
-            for at in 0..axis.size {
-                spread(piece, size, rest, from + at * axis.from, to + at * axis.to, laid);
-            }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests;

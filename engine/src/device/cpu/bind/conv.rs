@@ -48,7 +48,7 @@ impl Kernel for Convolution<ConvTranspose> {
     }
 
     fn packing(&self, input: usize) -> Option<Packing> {
-        let (form, len) = (format!("transposed {:?}", self.kernel), self.kernel.packed_len());
+        let (form, len) = (format!("transposed {:?} by {}", self.kernel, lanes()), self.kernel.packed_len());
         (input == 1).then_some(Packing { form, len, columns: None })
     }
 
@@ -67,7 +67,8 @@ impl Kernel for Convolution<ConvTranspose> {
 
 /// What the packed weights depend on.
 fn form(c: &Conv) -> String {
-    format!("conv {} × {} × {} → {} in {}", c.kernel_h, c.kernel_w, c.in_c, c.out_c, c.groups)
+    let Conv { kernel_h, kernel_w, in_c, out_c, groups, .. } = c;
+    format!("conv {kernel_h} × {kernel_w} × {in_c} → {out_c} in {groups} by {}", lanes())
 }
 
 pub(super) fn bind(step: &Step, conv: &graph::Conv) -> Result<Box<dyn Kernel>, NoKernel> {

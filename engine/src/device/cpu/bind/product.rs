@@ -26,7 +26,8 @@ impl Kernel for Multiplication {
     fn packing(&self, input: usize) -> Option<Packing> {
         let (k, n) = (self.kernel.k, self.kernel.n);
         let columns = self.column.map(|axis| Columns { axis, unit: 2 * lanes(), height: k });
-        let packing = || Packing { form: format!("{k} × {n}"), len: self.kernel.packed_len(), columns };
+        let packing =
+            || Packing { form: format!("{k} × {n} by {}", lanes()), len: self.kernel.packed_len(), columns };
         (self.packed && input == 1).then(packing)
     }
 

@@ -1,18 +1,22 @@
 //! A model file under the ledger: its signature, and programs for the shapes that are asked for.
 
+mod origin;
+
+pub use origin::Source;
+
 use crate::arena::Arena;
 use crate::device::cpu::{Prepared, WeightStore};
 use crate::error::{Error, shapes_text};
 use crate::fuse::{Fused, Preferences, fuse};
 use crate::graph::Graph;
-use crate::import::{Import, Lowered, Narrowing, Signature};
+use crate::import::{Lowered, Signature};
 use crate::plan::layout;
 use crate::program::{Executor, Program};
 use crate::slab::{Kind, Reservation, Terms};
 use crate::tensor::Shape;
 use lru::LruCache;
+use origin::Origin;
 use std::num::NonZeroUsize;
-use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Limits on what a model may prepare.
@@ -36,8 +40,7 @@ impl Default for Limits {
 /// A loaded model.
 pub struct Model {
     owner: String,
-    import: Import,
-    signature: Arc<Signature>,
+    origin: Origin,
     limits: Limits,
     arena: Arc<Arena>,
     programs: Mutex<LruCache<Vec<Shape>, Arc<Program>>>,
@@ -45,48 +48,47 @@ pub struct Model {
     preparing: Mutex<()>,
     /// Packed constants, shared by the programs.
     weights: WeightStore,
-    _import: Reservation,
 }
 
 impl Model {
-    /// Imports the file at `path`; what it will hold is entered under the name `owner`, on these terms.
+    /// Loads a model; what it will hold is entered under the name `owner`, on these terms.
     ///
     /// # Errors
     /// The file cannot be imported, or the import does not fit; nothing is held then.
     pub fn load(
-        path: &Path,
+        source: &Source<'_>,
         owner: &str,
-        narrowing: &Narrowing,
         limits: Limits,
         terms: Terms,
         arena: &Arc<Arena>,
     ) -> Result<Model, Error> {
         arena.set_terms(owner, terms);
-        let largest = arena.ledger().account().fixed.ceiling;
-        let import = Import::open(path, narrowing, largest)?;
-        let held = arena.ledger().reserve(owner, Kind::Import, import.weights_bytes() as u64)?;
-        let signature = Arc::new(import.signature().clone());
+        // What is run whole is tract's, and not to be written down.
+        let source = Source { cache: source.cache.filter(|_| !limits.whole), ..*source };
         Ok(Model {
             owner: owner.into(),
-            import,
-            signature,
+            origin: Origin::open(&source, owner, arena)?,
             limits,
             arena: Arc::clone(arena),
             programs: Mutex::new(LruCache::new(limits.programs)),
             preparing: Mutex::new(()),
             weights: WeightStore::default(),
-            _import: held,
         })
     }
 
     /// What the model takes and gives.
     pub fn signature(&self) -> &Arc<Signature> {
-        &self.signature
+        self.origin.signature()
     }
 
-    /// Bytes of the weights as imported.
-    pub fn weights_bytes(&self) -> usize {
-        self.import.weights_bytes()
+    /// Whether the file was imported, and not everything found in the cache.
+    pub fn was_imported(&self) -> bool {
+        self.origin.was_imported()
+    }
+
+    /// Bytes of the weights that the import holds in memory; 0 where no import was needed.
+    pub fn imported_bytes(&self) -> usize {
+        self.origin.imported_bytes()
     }
 
     /// The program for these shapes if it is ready; never prepares, so it takes microseconds.
@@ -106,7 +108,7 @@ impl Model {
         }
         let (executor, host) = self.executor(shapes)?;
         let arena = Arc::clone(&self.arena);
-        let program = Program::new(Arc::clone(&self.signature), shapes.to_vec(), executor, arena, host);
+        let program = Program::new(Arc::clone(self.signature()), shapes.to_vec(), executor, arena, host);
         let program = Arc::new(program);
         lock(&self.programs).put(shapes.to_vec(), Arc::clone(&program));
         Ok(program)
@@ -118,7 +120,7 @@ impl Model {
     /// # Errors
     /// As for [`Model::program`], as far as the import goes.
     pub fn fused(&self, shapes: &[Shape]) -> Result<Option<Fused>, Error> {
-        match self.import.lowered(shapes, self.limits.whole)? {
+        match self.origin.import()?.import.lowered(shapes, self.limits.whole)? {
             Lowered::Graph(graph) => Ok(Some(fuse(graph, &Preferences::default()))),
             Lowered::Whole(..) => Ok(None),
         }
@@ -134,7 +136,15 @@ impl Model {
 
     /// What computes for these shapes, and the host memory that it holds.
     fn executor(&self, shapes: &[Shape]) -> Result<(Executor, Option<Reservation>), Error> {
-        let graph = match self.import.lowered(shapes, self.limits.whole)? {
+        let preferences = Preferences::default();
+        if let Some(graph) = self.origin.kept_graph(shapes, &preferences) {
+            match self.planned(graph, shapes) {
+                // Weights that were kept are gone: they are imported again.
+                Err(Error::Weights { .. }) => {}
+                made => return made,
+            }
+        }
+        let graph = match self.origin.import()?.import.lowered(shapes, self.limits.whole)? {
             Lowered::Graph(graph) => graph,
             Lowered::Whole(reference, reason) => {
                 let reason = reason.map(|why| format!("node `{}`: {}", why.node, why.reason));
@@ -143,7 +153,17 @@ impl Model {
                 return Ok((Executor::Whole(reference, reason), host));
             }
         };
-        let Fused { graph, .. } = fuse(graph, &Preferences::default());
+        let Fused { graph, .. } = fuse(graph, &preferences);
+        let record = self.origin.record(&graph);
+        let made = self.planned(graph, shapes)?;
+        if let Some(record) = record {
+            self.origin.keep_graph(shapes, &preferences, &record, self.limits.programs.get());
+        }
+        Ok(made)
+    }
+
+    /// Plans a fused graph and brings its constants into the slab.
+    fn planned(&self, graph: Graph, shapes: &[Shape]) -> Result<(Executor, Option<Reservation>), Error> {
         let layout = layout(&graph);
         let host = self.reserve(layout.host_bytes())?;
         let prepared = Prepared::new(graph, layout, self.limits.threads)?;
@@ -151,7 +171,8 @@ impl Model {
         if let Some(lane_bytes) = self.arena.largest_workspace().filter(|bytes| needed > *bytes) {
             return Err(self.too_large(shapes, needed as usize, lane_bytes as usize));
         }
-        let program = prepared.finish(&self.weights, |bytes| self.arena.room(&self.owner, bytes))?;
+        let room = |bytes| self.arena.room(&self.owner, bytes);
+        let program = prepared.finish(&self.weights, self.origin.kept().as_ref(), room)?;
         Ok((Executor::Planned(program), host))
     }
 
@@ -170,7 +191,7 @@ impl Model {
     }
 
     fn too_large(&self, shapes: &[Shape], needed_bytes: usize, lane_bytes: usize) -> Error {
-        let names = self.signature.inputs.iter().map(|port| port.name.as_str());
+        let names = self.signature().inputs.iter().map(|port| port.name.as_str());
         Error::Workspace { shapes: shapes_text(names, shapes), needed_bytes, lane_bytes }
     }
 }
