@@ -11,7 +11,7 @@ class Watch:
 
     def __init__(self, server, every=0.05):
         self.server, self.every = server, every
-        self.wrong, self.peak, self.samples, self.events = [], 0, 0, {}
+        self.wrong, self.resident, self.events = [], [], {}
         self.stop = threading.Event()
         self.thread = threading.Thread(target=self.watch)
 
@@ -20,14 +20,21 @@ class Watch:
         # A sample that took long must not make the next ones later.
         while not self.stop.wait(max(0, (due := due + self.every) - time.monotonic())):
             resident, memory = self.server.resident_bytes(), self.server.memory()
-            self.samples += 1
-            self.peak = max(self.peak, resident)
+            self.resident.append(resident)
             wrong = problems(memory)
             if resident > memory["ceiling_bytes"]:
                 wrong.append(f"{resident / MIB:.1f} MiB resident")
             self.wrong += [f"after {time.monotonic() - begun:.1f} s: {what}" for what in wrong]
             # The ledger tells the latest 256 alone.
             self.events |= {event["sequence"]: event["what"] for event in memory["events"]}
+
+    @property
+    def samples(self):
+        return len(self.resident)
+
+    @property
+    def peak(self):
+        return max(self.resident)
 
     def happened(self, what):
         """How often that was seen to happen to the memory: a load, an eviction, a move."""
