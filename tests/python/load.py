@@ -1,10 +1,12 @@
 """Clients that keep asking while something happens to the server."""
 
+import concurrent.futures
 import http.client
 import threading
 import time
 
 import v2
+from wire import Raw
 
 
 class Load:
@@ -73,3 +75,49 @@ class Load:
         while len(self.answers) < goal:
             assert time.monotonic() < end, f"only {len(self.answers)} of {goal} answers"
             time.sleep(0.005)
+
+
+class Same:
+    """One request again and again over one connection. Bytes on a socket: an HTTP library would take longer than the
+    server does."""
+
+    def __init__(self, server, model, inputs):
+        body, headers = v2.encode(inputs)
+        lines = [f"POST /v2/models/{model}/infer HTTP/1.1", "Host: plimsoll", f"Content-Length: {len(body)}"]
+        lines += [f"{name}: {value}" for name, value in headers.items()]
+        self.request = "\r\n".join([*lines, "", ""]).encode() + body
+        self.raw = Raw(server)
+
+    def ask(self):
+        """The body of the answer, which must be a 200."""
+        self.raw.send(self.request)
+        head, answer = b"", b""
+        while not head:
+            answer += self._more()
+            head, _, answer = answer.partition(b"\r\n\r\n") if b"\r\n\r\n" in answer else (b"", b"", answer)
+        assert head.startswith(b"HTTP/1.1 200 "), (head, answer)
+        length = int(head.rpartition(b"\r\ncontent-length: ")[2].partition(b"\r\n")[0])
+        while len(answer) < length:
+            answer += self._more()
+        return answer
+
+    def _more(self):
+        more = self.raw.socket.recv(1 << 20)
+        assert more, "the connection was closed instead of an answer"
+        return more
+
+    def close(self):
+        self.raw.socket.close()
+
+
+def hammer(server, model, inputs, requests, connections=4):
+    """So many requests over a few connections, each of which waits for its answer; all answers must be alike."""
+
+    def work(times):
+        same = Same(server, model, inputs)
+        answers = {same.ask() for _ in range(times)}
+        same.close()
+        return answers
+
+    with concurrent.futures.ThreadPoolExecutor(connections) as pool:
+        assert len(set().union(*pool.map(work, [requests // connections] * connections))) == 1

@@ -1,7 +1,6 @@
 """The load line: what the slab holds, who leaves for whom, and the process under its ceiling all the while."""
 
 import re
-import threading
 import time
 
 import nets
@@ -9,55 +8,9 @@ import numpy as np
 import pytest
 import v2
 from server import run
+from watch import MIB, Watch
 
-MIB = 1 << 20
 ROW = {"x": np.ones((1, 1024), np.float32)}
-
-
-class Watch:
-    """Samples resident memory and the ledger, and keeps what is wrong with either."""
-
-    def __init__(self, server, every=0.05):
-        self.server, self.every, self.wrong, self.peak, self.samples = server, every, [], 0, 0
-        self.stop = threading.Event()
-        self.thread = threading.Thread(target=self.watch)
-
-    def watch(self):
-        while not self.stop.wait(self.every):
-            resident, memory = self.server.resident_bytes(), self.server.memory()
-            self.samples += 1
-            self.peak = max(self.peak, resident)
-            if resident > memory["ceiling_bytes"]:
-                self.wrong.append(f"{resident / MIB:.1f} MiB resident")
-            self.wrong += problems(memory)
-
-    def __enter__(self):
-        self.thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self.stop.set()
-        self.thread.join()
-
-
-def problems(memory):
-    """What does not add up in a ledger."""
-    regions = [memory[name] for name in ("weights", "lanes", "reserve")]
-    wrong = []
-    if sum(region["bytes"] for region in regions) + memory["tail_bytes"] != memory["slab_bytes"]:
-        wrong.append("the regions are not the slab")
-    lines = ("driver_bytes", "process_bytes", "bodies_bytes", "headroom_bytes", "slab_bytes")
-    if sum(memory[line] for line in lines) > memory["ceiling_bytes"]:
-        wrong.append("the lines pass the ceiling")
-    weights = [extent for extent in memory["extents"] if extent["kind"] == "weights"]
-    if sum(extent["bytes"] for extent in weights) != memory["weights"]["used_bytes"]:
-        wrong.append("the extents are not what is in use")
-    if memory["weights"]["used_bytes"] + memory["free_bytes"] != memory["weights"]["bytes"]:
-        wrong.append("what is in use and what is free are not the region")
-    ends = sorted((extent["offset_bytes"], extent["offset_bytes"] + extent["bytes"]) for extent in weights)
-    if any(before[1] > after[0] for before, after in zip(ends, ends[1:])):
-        wrong.append("extents overlap")
-    return wrong
 
 
 def ceiling(size, **more):

@@ -1,0 +1,56 @@
+"""The ceiling under long and mixed loads, and what a load may not do to the memory of the process."""
+
+import json
+import pathlib
+import re
+import subprocess
+import sys
+import threading
+
+import nets
+import numpy as np
+import v2
+from load import Load, hammer
+from server import FETCHED, MODELS, ROOT
+from watch import MIB, Watch
+
+PIXELS = json.loads((MODELS / "digits/one.json").read_text())["inputs"][0]["data"]
+SEVEN = {"image": np.array(PIXELS, np.float32).reshape(1, 1, 8, 8)}
+
+
+def test_ten_models_under_a_ceiling_for_four_stay_under_it_for_two_minutes():
+    run = [sys.executable, ROOT / "loadtest/ceiling", "--minutes", "2"]
+    done = subprocess.run(run, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr[-3000:]}"
+
+
+def test_resident_memory_after_100000_requests_is_what_it_was_after_1000(serve):
+    server = serve(MODELS, {"memory": {"ceiling": "256MiB"}})
+    hammer(server, "digits", SEVEN, 1_000)
+    early = server.resident_bytes()
+    hammer(server, "digits", SEVEN, 99_000)
+    assert server.resident_bytes() - early <= 1 * MIB, f"{(server.resident_bytes() - early) / MIB:.2f} MiB more"
+
+
+def slabs(server):
+    """Address and size of every mapping that was made as a slab is: the only ones that ask for huge pages."""
+    text = pathlib.Path(f"/proc/{server.process.pid}/smaps").read_text()
+    entry = re.compile(r"^([0-9a-f]+)-([0-9a-f]+) .*?^VmFlags:(.*?)$", re.M | re.S)
+    return [(int(m[1], 16), int(m[2], 16) - int(m[1], 16)) for m in entry.finditer(text) if "hg" in m[3].split()]
+
+
+def test_the_slab_is_one_mapping_that_no_load_replaces_or_grows(serve, tmp_path):
+    models = tmp_path / "models"
+    nets.times(models / "double.onnx", 2)
+    nets.large(models / "large.onnx", 16)
+    server = serve(models, {"lanes": {"workspace": "16KiB"}, "models": {"load": ["double"], "watch": False}})
+    before, slab = slabs(server), server.memory()["slab_bytes"]
+    assert len(before) == 1 and 0 <= before[0][1] - slab < 4096, (before, slab)
+    with Load(server, "double", {"x": np.ones((1, 4), np.float32)}) as load:
+        for rows in range(1, 60):
+            # Other shapes, on the reserve at times, and weights that come and go.
+            v2.infer(server, "double", {"x": np.ones((64 * rows, 4), np.float32)})
+            assert server.load("large").status == server.unload("large").status == 200
+            assert slabs(server) == before
+    assert set(load.statuses()) == {200}
+    assert server.memory()["reserve"]["peak_bytes"] > 0
