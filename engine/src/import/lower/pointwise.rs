@@ -43,6 +43,10 @@ impl Lower<'_> {
         let x = Src::Operand(0);
         let instr = match op.0.name().as_str() {
             "Not" if input == DType::Bool && facts[0].0 == DType::Bool => Instr::Unary(Unary::Not, x),
+            // The one number that is not equal to itself.
+            "IsNan" if input == DType::F32 && facts[0].0 == DType::Bool => {
+                Instr::Binary(Binary::NotEqual, x, x)
+            }
             _ if op.1.is_some() || input != DType::F32 || facts[0].0 != DType::F32 => return None,
             "LeakyRelu" => {
                 Instr::Binary(Binary::LeakyRelu, x, Src::Const(op.0.downcast_ref::<LeakyRelu>()?.alpha))
