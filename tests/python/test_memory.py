@@ -1,6 +1,7 @@
 """The load line: what the slab holds, who leaves for whom, and the process under its ceiling all the while."""
 
 import re
+import socket
 import threading
 import time
 
@@ -8,7 +9,7 @@ import nets
 import numpy as np
 import pytest
 import v2
-from server import run
+from server import run, until
 
 MIB = 1 << 20
 ROW = {"x": np.ones((1, 1024), np.float32)}
@@ -140,6 +141,35 @@ def test_a_request_that_needs_more_than_a_steady_lane_runs_on_the_reserve(serve,
     assert (v2.infer(server, "double", {"x": rows})["y"] == 2 * rows).all()
     memory = server.memory()
     assert memory["reserve"]["peak_bytes"] > 0 and memory["reserve"]["used_bytes"] == 0
+
+
+def test_over_its_ceiling_the_server_is_not_ready_until_it_is_under_it_again(serve, models):
+    # An answer of 49 MiB where the headroom is 16 MiB: nothing in the ledger foresees it.
+    nets.outer(models / "outer.onnx", 3584)
+    lines = {"memory": {"ceiling": "160MiB", "headroom": "16MiB", "reserve": "0%"}}
+    server = serve(models, {**ceiling("160MiB"), **lines, "lanes": {"steady": 1, "workspace": "52MiB"}})
+    memory = server.memory()
+    assert memory["ceiling_breaches"] == 0 and server.metric("plimsoll_ceiling_breaches_total") == 0
+    assert memory["process_resident_bytes"] <= memory["process_resident_peak_bytes"] <= memory["ceiling_bytes"]
+    body, headers = v2.encode({"x": np.ones((3584, 1), np.float32)})
+    with socket.create_connection(("127.0.0.1", server.port)) as slow:
+        # Who asks takes their time over reading the answer, and the server holds it meanwhile.
+        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        head = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+        request = f"POST /v2/models/outer/infer HTTP/1.1\r\nhost: x\r\ncontent-length: {len(body)}\r\n{head}\r\n"
+        slow.sendall(request.encode() + body)
+        answer = until(lambda: (ready := server.get("/v2/health/ready")).status == 503 and ready, 30)
+        assert re.search(r"holds \d+ MiB of resident memory, more than the ceiling of 160 MiB", answer.error), answer
+        assert server.get("/v2/health/live").status == 200, "it lives, and answers"
+        assert (v2.infer(server, "double", {"x": np.ones((1, 4), np.float32)})["y"] == 2).all()
+    until(lambda: server.get("/v2/health/ready").status == 200, 30)
+    memory = server.memory()
+    assert memory["ceiling_breaches"] >= 1 and memory["process_resident_peak_bytes"] > memory["ceiling_bytes"]
+    assert server.metric("plimsoll_ceiling_breaches_total") == memory["ceiling_breaches"]
+    assert server.metric("plimsoll_resident_peak_bytes") == memory["process_resident_peak_bytes"]
+    told = [line for line in server.log().splitlines() if "more than its ceiling" in line]
+    assert len(told) == memory["ceiling_breaches"] and "ERROR" in told[0], server.log()
+    assert re.search(r"resident=\S+ \S+ peak=.* ceiling=160\.0 MiB counted=", told[0]), told
 
 
 def test_a_slab_that_the_system_does_not_have_is_refused_at_the_start(models, tmp_path):

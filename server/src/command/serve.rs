@@ -3,6 +3,8 @@
 use super::{logging, start};
 use crate::cli::Start;
 use crate::http::{self, App, Budget};
+use crate::load_line::LoadLine;
+use crate::process;
 use crate::repository::watch;
 use crate::schedule::Scheduler;
 use crate::shutdown;
@@ -37,10 +39,13 @@ async fn serve(begun: start::Started, started: Instant) -> anyhow::Result<()> {
     let listener = TcpListener::bind(config.server.listen)
         .await
         .with_context(|| format!("cannot listen on {} (server.listen)", config.server.listen))?;
+    let load_line = Arc::new(LoadLine::new(Arc::clone(&arena), Box::new(process::resident)));
+    load_line.watch()?;
     let app = Arc::new(App {
         registry: Arc::clone(&registry),
         scheduler: Scheduler::start(lanes)?,
         arena,
+        load_line,
         metrics,
         budget: Budget::new(budget.as_u64(), max_body.as_u64()),
         readiness: Default::default(),
