@@ -2,15 +2,16 @@
 //!
 //! Tools that run one model without a ceiling use an arena of the heap, which refuses nothing.
 
+use crate::device;
 use crate::device::cpu::{ALIGNMENT, Block, Mapping, Room, Workspace};
 use crate::error::{Error, size};
 use crate::lane::{Counters, Pool};
 use crate::slab::{
-    DoesNotFit, Event, Fit, Fixed, LaneSizes, LanesDoNotFit, Layout, Ledger, Move, Slab, Snapshot, Terms,
-    What,
+    AfterStart, DoesNotFit, Event, Fit, Fixed, LaneSizes, LanesDoNotFit, Layout, Ledger, Move, Phases, Slab,
+    Snapshot, Terms, What,
 };
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The lines to draw, and the lanes to make.
 #[derive(Clone, Copy, Debug, Default)]
@@ -49,6 +50,9 @@ pub enum NoArena {
         /// The system's words.
         source: std::io::Error,
     },
+    /// The start was over.
+    #[error(transparent)]
+    Late(#[from] AfterStart),
     /// The lanes' threads cannot be started.
     #[error(transparent)]
     Threads(Error),
@@ -64,7 +68,17 @@ pub struct Arena {
     /// Counts runs, as a clock for "least recently used".
     uses: AtomicU64,
     evict: Mutex<Option<Evict>>,
+    phases: Mutex<Phases>,
     now_ms: fn() -> u64,
+}
+
+/// Blocks of memory for weights and workspaces that the process has allocated.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Allocations {
+    /// All of them.
+    pub total: u64,
+    /// Those after [`Arena::ready`]; each is a fault.
+    pub after_ready: u64,
 }
 
 enum Backing {
@@ -85,23 +99,36 @@ impl Arena {
         let share = bytes / 8 / lines.lanes.max(1) as u64;
         let sizes = LaneSizes { steady: lines.lanes, workspace_bytes: lines.workspace.unwrap_or(share) };
         let layout = Layout::new(&[bytes], sizes, lines.reserve, ALIGNMENT)?;
-        let mapping = Mapping::new(bytes as usize).map_err(|source| NoArena::Refused { bytes, source })?;
-        let mapping = Arc::new(mapping);
+        let phases = Phases::default();
+        let map = || Mapping::new(bytes as usize).map_err(|source| NoArena::Refused { bytes, source });
+        let mapping = Arc::new(phases.allocate(bytes, map)?);
         let [steady, burst] =
             Workspace::lanes(&mapping, layout.clone(), lines.threads).map_err(NoArena::Threads)?;
         let lanes = Pool::new(steady, burst);
         let slab = Slab::new(layout, lines.fixed.ceiling);
         let ledger = Ledger::new(Fixed { slab: bytes, ..lines.fixed });
-        Ok(Arc::new(Arena::new(ledger, Backing::Slab { slab, mapping, lanes }, now_ms)))
+        Ok(Arc::new(Arena::new(ledger, Backing::Slab { slab, mapping, lanes }, phases, now_ms)))
     }
 
     /// An arena of the heap, which refuses nothing.
     pub fn unlimited() -> Arc<Arena> {
-        Arc::new(Arena::new(Ledger::unlimited(), Backing::Heap, || 0))
+        Arc::new(Arena::new(Ledger::unlimited(), Backing::Heap, Phases::default(), || 0))
     }
 
-    fn new(ledger: Arc<Ledger>, backing: Backing, now_ms: fn() -> u64) -> Arena {
-        Arena { ledger, backing, uses: AtomicU64::new(0), evict: Mutex::default(), now_ms }
+    fn new(ledger: Arc<Ledger>, backing: Backing, phases: Phases, now_ms: fn() -> u64) -> Arena {
+        let (uses, evict, phases) = (AtomicU64::new(0), Mutex::default(), Mutex::new(phases));
+        Arena { ledger, backing, uses, evict, phases, now_ms }
+    }
+
+    /// The start is over: from now on no device memory is allocated.
+    pub fn ready(&self) {
+        lock(&self.phases).ready(device::allocations());
+    }
+
+    /// What has been allocated on the device, and how much of that when the start was over.
+    pub fn allocations(&self) -> Allocations {
+        let total = device::allocations();
+        Allocations { total, after_ready: lock(&self.phases).after_ready(total) }
     }
 
     /// The account of host memory.
@@ -124,7 +151,7 @@ impl Arena {
 
     /// Who is to be asked when idle models have to leave for others.
     pub fn set_evict(&self, evict: Evict) {
-        *self.evict.lock().unwrap_or_else(PoisonError::into_inner) = Some(evict);
+        *lock(&self.evict) = Some(evict);
     }
 
     /// How an owner is treated from now on.
@@ -206,7 +233,7 @@ impl Arena {
         owner: &str,
         bytes: u64,
     ) -> Result<bool, DoesNotFit> {
-        let evict = self.evict.lock().unwrap_or_else(PoisonError::into_inner);
+        let evict = lock(&self.evict);
         let priority = slab.terms(owner).priority;
         let (owners, moves) = match slab.plan_fit(owner, bytes, priority) {
             Fit::Free => return Ok(true),
@@ -235,3 +262,11 @@ impl Arena {
         true
     }
 }
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // What is guarded is whole between statements.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests;

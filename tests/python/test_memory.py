@@ -143,6 +143,24 @@ def test_a_request_that_needs_more_than_a_steady_lane_runs_on_the_reserve(serve,
     assert memory["reserve"]["peak_bytes"] > 0 and memory["reserve"]["used_bytes"] == 0
 
 
+def test_after_the_start_no_device_memory_is_allocated_whatever_is_asked(serve, models, four):
+    lines = {"lanes": {"steady": 1, "workspace": "16KiB"}, "models": {"load": "on_demand", "watch": False}}
+    server = serve(models, ceiling("192MiB", **lines))
+    start = server.memory()
+    assert (start["device_allocations"], start["device_allocations_after_ready"]) == (1, 0), "the slab"
+    for name in four * 2:
+        v2.infer(server, name, ROW)
+    for rows in (1, 2, 3, 4096):
+        v2.infer(server, "double", {"x": np.ones((rows, 4), np.float32)})
+    assert v2.try_infer(server, "double", {"x": np.ones((1 << 17, 4), np.float32)}).status in (413, 422)
+    memory = server.memory()
+    assert {event["what"] for event in memory["events"]} >= {"load", "evict"}
+    assert memory["reserve"]["peak_bytes"] > 0, "the burst lanes were used too"
+    assert (memory["device_allocations"], memory["device_allocations_after_ready"]) == (1, 0)
+    assert server.metric("plimsoll_device_allocations_total") == 1
+    assert server.metric("plimsoll_device_allocations_after_ready_total") == 0
+
+
 def test_over_its_ceiling_the_server_is_not_ready_until_it_is_under_it_again(serve, models):
     # An answer of 49 MiB where the headroom is 16 MiB: nothing in the ledger foresees it.
     nets.outer(models / "outer.onnx", 3584)

@@ -31,6 +31,6 @@ pub use holdings::{
     CannotMove, Fit, HeldExtent, Holding, InUse, Moving, Placement, Region, Slab, Snapshot, Terms, Use,
 };
 pub use ledger::{Account, Fixed, Held, Kind, Ledger, Reservation};
-pub use phase::{OutOfPhase, Phase, Phases};
+pub use phase::{AfterStart, Phases};
 pub use refusal::{Bound, DoesNotFit, Remedy, Unloading};
 pub use regions::{LaneSizes, LanesDoNotFit, Layout};

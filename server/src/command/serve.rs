@@ -52,6 +52,7 @@ async fn serve(begun: start::Started, started: Instant) -> anyhow::Result<()> {
         admin_token,
         started,
     });
+    app.arena.ready();
     describe(&app);
     tracing::info!(address = %listener.local_addr()?, "listening");
     tokio::spawn(load_wanted(Arc::clone(&app), started));

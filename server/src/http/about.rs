@@ -229,6 +229,9 @@ pub(crate) async fn metrics_text(State(app): State<Arc<App>>) -> Response {
     gauge(&metrics::QUEUED, app.scheduler.queued() as f64);
     gauge(&metrics::MODELS_LOADED, app.registry.ready().len() as f64);
     gauge(&metrics::UPTIME_SECONDS, app.started.elapsed().as_secs_f64());
+    let allocations = app.arena.allocations();
+    app.metrics.counter(&metrics::DEVICE_ALLOCATIONS, &[]).absolute(allocations.total);
+    app.metrics.counter(&metrics::DEVICE_ALLOCATIONS_AFTER_READY, &[]).absolute(allocations.after_ready);
     let seen = app.load_line.look();
     app.metrics.counter(&metrics::BREACHES, &[]).absolute(seen.breaches);
     // What the system does not tell is absent, never zero.

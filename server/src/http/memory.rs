@@ -41,6 +41,9 @@ pub(crate) struct Memory {
     process_resident_peak_bytes: Option<u64>,
     /// Times that the resident memory passed the ceiling.
     ceiling_breaches: u64,
+    /// Blocks of device memory that were allocated, and how many of them after the start.
+    device_allocations: u64,
+    device_allocations_after_ready: u64,
     extents: Vec<Extent>,
     events: Vec<Event>,
 }
@@ -84,6 +87,7 @@ impl Memory {
     pub(crate) fn of(arena: &Arena, seen: &Seen) -> Memory {
         let account = arena.ledger().account();
         let snapshot = arena.snapshot();
+        let allocations = arena.allocations();
         let region = |pick: fn(&plimsoll_engine::slab::Snapshot) -> Region, pieces: Option<usize>| {
             let region = snapshot.as_ref().map(|(snapshot, _)| pick(snapshot));
             Part {
@@ -145,6 +149,8 @@ impl Memory {
             process_resident_bytes: seen.resident.map(|resident| resident.now),
             process_resident_peak_bytes: seen.resident.map(|resident| resident.peak),
             ceiling_breaches: seen.breaches,
+            device_allocations: allocations.total,
+            device_allocations_after_ready: allocations.after_ready,
             extents,
             events: events.collect(),
         }
