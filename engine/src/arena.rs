@@ -7,8 +7,8 @@ use crate::device::cpu::{ALIGNMENT, Block, Mapping, Room, Workspace};
 use crate::error::{Error, size};
 use crate::lane::{Counters, Pool};
 use crate::slab::{
-    AfterStart, DoesNotFit, Event, Fit, Fixed, LaneSizes, LanesDoNotFit, Layout, Ledger, Move, Phases, Slab,
-    Snapshot, Terms, What,
+    AfterStart, Agreement, Bound, DoesNotFit, Event, Fit, Fixed, Kind, LaneSizes, LanesDoNotFit, Layout,
+    Ledger, Move, Phases, Remedy, Reservation, Slab, Snapshot, Terms, What,
 };
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -69,6 +69,8 @@ pub struct Arena {
     uses: AtomicU64,
     evict: Mutex<Option<Evict>>,
     phases: Mutex<Phases>,
+    /// Held while bytes are granted to an owner with a cap.
+    granting: Mutex<()>,
     now_ms: fn() -> u64,
 }
 
@@ -117,7 +119,7 @@ impl Arena {
 
     fn new(ledger: Arc<Ledger>, backing: Backing, phases: Phases, now_ms: fn() -> u64) -> Arena {
         let (uses, evict, phases) = (AtomicU64::new(0), Mutex::default(), Mutex::new(phases));
-        Arena { ledger, backing, uses, evict, phases, now_ms }
+        Arena { ledger, backing, uses, evict, phases, granting: Mutex::default(), now_ms }
     }
 
     /// The start is over: from now on no device memory is allocated.
@@ -154,10 +156,11 @@ impl Arena {
         *lock(&self.evict) = Some(evict);
     }
 
-    /// How an owner is treated from now on.
-    pub fn set_terms(&self, owner: &str, terms: Terms) {
-        if let Backing::Slab { slab, .. } = &self.backing {
-            slab.set_terms(owner, terms);
+    /// How an owner is treated as long as the agreement lives; an arena of the heap treats all alike.
+    pub(crate) fn agree(&self, owner: &str, terms: Terms) -> Option<Agreement> {
+        match &self.backing {
+            Backing::Heap => None,
+            Backing::Slab { slab, .. } => Some(slab.agree(owner, terms, self.held_by(owner))),
         }
     }
 
@@ -170,8 +173,7 @@ impl Arena {
 
     /// Bytes that an owner holds, of the slab and of host memory.
     pub fn held_by(&self, owner: &str) -> u64 {
-        let host =
-            self.ledger.account().held.iter().filter(|held| held.owner == owner).map(|held| held.bytes).sum();
+        let host = self.ledger.held_bytes(owner);
         match &self.backing {
             Backing::Heap => host,
             Backing::Slab { slab, .. } => slab.held_bytes(owner) + host,
@@ -198,6 +200,42 @@ impl Arena {
         self.uses.fetch_add(1, Ordering::Relaxed)
     }
 
+    /// Enters host memory in the ledger.
+    ///
+    /// # Errors
+    /// The headroom or the owner's cap leaves less.
+    pub(crate) fn reserve(&self, owner: &str, kind: Kind, bytes: u64) -> Result<Reservation, DoesNotFit> {
+        self.grant(owner, bytes, || self.ledger.reserve(owner, kind, bytes))
+    }
+
+    /// Has `take` take `bytes` for an owner whose terms allow that.
+    fn grant<T>(
+        &self,
+        owner: &str,
+        bytes: u64,
+        take: impl FnOnce() -> Result<T, DoesNotFit>,
+    ) -> Result<T, DoesNotFit> {
+        let Backing::Slab { slab, .. } = &self.backing else { return take() };
+        let Some(cap_bytes) = slab.terms(owner).cap_bytes else { return take() };
+        // Two at once would each count on the bytes that the other takes.
+        let _one = lock(&self.granting);
+        let own = self.held_by(owner).saturating_sub(slab.before_bytes(owner));
+        let free = cap_bytes.saturating_sub(own);
+        if bytes <= free {
+            return take();
+        }
+        let remedy = Remedy::Setting { setting: "memory_limit", bytes: own.saturating_add(bytes) };
+        Err(DoesNotFit {
+            owner: owner.into(),
+            needed: bytes,
+            free,
+            ceiling: self.ledger.ceiling(),
+            holders: vec![],
+            bound: Bound::Cap { cap_bytes },
+            remedies: vec![remedy],
+        })
+    }
+
     /// Room for weights. Idle weights are moved together, and idle models asked to leave, where that helps.
     ///
     /// # Errors
@@ -210,8 +248,14 @@ impl Arena {
         const ATTEMPTS: usize = 8;
         let mut refused = None;
         for _ in 0..ATTEMPTS {
-            match slab.reserve(owner, bytes) {
+            let whole = bytes.next_multiple_of(ALIGNMENT);
+            match self.grant(owner, whole, || slab.reserve(owner, bytes)) {
                 Ok(holding) => return Ok(Room::Slab(holding, Arc::clone(mapping))),
+                // What others hold is not in the way.
+                Err(refusal @ DoesNotFit { bound: Bound::Cap { .. }, .. }) => {
+                    refused = Some(refusal);
+                    break;
+                }
                 Err(refusal) => {
                     if !self.make_room(slab, mapping, owner, bytes)? {
                         refused = Some(refusal);

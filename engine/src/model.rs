@@ -8,7 +8,7 @@ use crate::graph::Graph;
 use crate::import::{Import, Lowered, Narrowing, Signature};
 use crate::plan::layout;
 use crate::program::{Executor, Program};
-use crate::slab::{Kind, Reservation, Terms};
+use crate::slab::{Agreement, Kind, Reservation, Terms};
 use crate::tensor::Shape;
 use lru::LruCache;
 use std::num::NonZeroUsize;
@@ -46,6 +46,7 @@ pub struct Model {
     /// Packed constants, shared by the programs.
     weights: WeightStore,
     _import: Reservation,
+    _terms: Option<Agreement>,
 }
 
 impl Model {
@@ -61,10 +62,10 @@ impl Model {
         terms: Terms,
         arena: &Arc<Arena>,
     ) -> Result<Model, Error> {
-        arena.set_terms(owner, terms);
+        let terms = arena.agree(owner, terms);
         let largest = arena.ledger().account().fixed.ceiling;
         let import = Import::open(path, narrowing, largest)?;
-        let held = arena.ledger().reserve(owner, Kind::Import, import.weights_bytes() as u64)?;
+        let held = arena.reserve(owner, Kind::Import, import.weights_bytes() as u64)?;
         let signature = Arc::new(import.signature().clone());
         Ok(Model {
             owner: owner.into(),
@@ -76,6 +77,7 @@ impl Model {
             preparing: Mutex::new(()),
             weights: WeightStore::default(),
             _import: held,
+            _terms: terms,
         })
     }
 
@@ -161,7 +163,7 @@ impl Model {
             return Ok(None);
         }
         loop {
-            match self.arena.ledger().reserve(&self.owner, Kind::Host, bytes) {
+            match self.arena.reserve(&self.owner, Kind::Host, bytes) {
                 Ok(held) => return Ok(Some(held)),
                 Err(refusal) if lock(&self.programs).pop_lru().is_none() => return Err(refusal.into()),
                 Err(_) => {}

@@ -67,7 +67,7 @@ impl Seen {
 impl LoadLine {
     /// The load line of this arena's ceiling; nobody looks yet.
     pub(crate) fn new(arena: Arc<Arena>, sample: Sample) -> LoadLine {
-        let ceiling = arena.ledger().account().fixed.ceiling;
+        let ceiling = arena.ledger().ceiling();
         LoadLine { arena, ceiling, sample, seen: Mutex::default() }
     }
 

@@ -112,12 +112,42 @@ def test_a_pinned_model_stays(serve, models, four):
 
 def test_without_on_demand_nobody_leaves_and_the_refusal_says_who_could(serve, models, four):
     server = serve(models, ceiling("192MiB", models={"load": [four[0], four[1]], "watch": False}))
+    v2.infer(server, four[0], ROW)
     answer = server.load(four[2])
     assert answer.status == 507, answer
     assert re.search(r"`large-2:1` needs 32 MiB, \d+ MiB free under the ceiling of 192 MiB", answer.error), answer.error
-    assert "after unloading `large-0:1` (32 MiB)" in answer.error, answer.error
+    for remedy in (r"`large-0:1` \(32 MiB, idle \d+ s\)", r"`large-1:1` \(32 MiB\)"):
+        assert re.search("after unloading " + remedy, answer.error), "how long it has been idle, where it was asked at all"
     assert server.unload(four[0]).status == 200
     assert server.load(four[2]).status == 200
+
+
+def test_a_model_holds_no_more_than_its_limit(serve, models, four):
+    folder = models / "limited"
+    folder.mkdir()
+    (models / f"{four[0]}.onnx").rename(folder / "model.onnx")
+
+    def limit(size, **more):
+        lines = [f'memory_limit = "{size}"', *(f"{key} = {value}" for key, value in more.items())]
+        (folder / "model.toml").write_text("\n".join(lines) + "\n")
+
+    limit("20MiB")
+    server = serve(models, ceiling("192MiB", models={"load": ["double"], "watch": False}))
+    free = server.memory()["free_bytes"]
+    answer = server.load("limited")
+    assert answer.status == 507, answer
+    expected = r"`limited:1` needs 32 MiB, 20 MiB free under its memory_limit of 20 MiB; fits with memory_limit of at least 3[23] MiB"
+    assert re.fullmatch(expected, answer.error), answer.error
+    assert server.memory()["free_bytes"] == free and not any(extent["owner"] == "limited:1" for extent in server.memory()["extents"])
+    limit("40MiB")
+    assert server.load("limited").status == 200
+    # A change takes over from what serves, which does not count against it.
+    limit("40MiB", priority=6)
+    assert server.load("limited").status == 200
+    v2.infer(server, "limited", ROW)
+    limit("20MiB", priority=6)
+    assert server.load("limited").status == 507
+    v2.infer(server, "limited", ROW)
 
 
 def test_the_process_stays_under_its_ceiling_while_a_large_model_is_loaded(serve, models):

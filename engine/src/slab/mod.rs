@@ -28,7 +28,8 @@ pub use compact::{Move, compact};
 pub use events::{Event, Events, What};
 pub use extents::{Extent, Extents, Misplaced};
 pub use holdings::{
-    CannotMove, Fit, HeldExtent, Holding, InUse, Moving, Placement, Region, Slab, Snapshot, Terms, Use,
+    Agreement, CannotMove, Fit, HeldExtent, Holding, InUse, Moving, Placement, Region, Slab, Snapshot, Terms,
+    Use,
 };
 pub use ledger::{Account, Fixed, Held, Kind, Ledger, Reservation};
 pub use phase::{AfterStart, Phases};

@@ -78,7 +78,11 @@ impl Served {
         let Registry { defaults, arena, metrics, .. } = registry;
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let owner = owner(name, &found.version.to_string());
-        let terms = Terms { priority: settings.priority, pinned: settings.pin, cap_bytes: None };
+        let terms = Terms {
+            priority: settings.priority,
+            pinned: settings.pin,
+            cap_bytes: settings.memory_limit.map(|limit| limit.as_u64()),
+        };
         let model = Model::load(&found.file, &owner, &narrowing(settings), defaults.limits, terms, arena)?;
         check_labels(model.signature(), settings)?;
         for shapes in first_shapes(model.signature(), settings)? {
