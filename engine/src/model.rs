@@ -108,7 +108,8 @@ impl Model {
         }
         let (executor, host) = self.executor(shapes)?;
         let arena = Arc::clone(&self.arena);
-        let program = Program::new(Arc::clone(&self.signature), shapes.to_vec(), executor, arena, host);
+        let signature = Arc::clone(&self.signature);
+        let program = Program::new(&self.owner, signature, shapes.to_vec(), executor, arena, host);
         let program = Arc::new(program);
         lock(&self.programs).put(shapes.to_vec(), Arc::clone(&program));
         Ok(program)

@@ -169,8 +169,12 @@ def test_a_request_that_needs_more_than_a_steady_lane_runs_on_the_reserve(serve,
     assert server.memory()["reserve"]["peak_bytes"] == 0
     rows = np.ones((4096, 4), np.float32)
     assert (v2.infer(server, "double", {"x": rows})["y"] == 2 * rows).all()
+    v2.infer(server, "double", {"x": rows})
     memory = server.memory()
     assert memory["reserve"]["peak_bytes"] > 0 and memory["reserve"]["used_bytes"] == 0
+    bursts = [event for event in memory["events"] if event["what"] == "burst"]
+    assert [(event["owner"], event["times"]) for event in bursts] == [("double:1", 1)], "told when it begins"
+    assert bursts[0]["bytes"] >= rows.nbytes and abs(bursts[0]["at_ms"] / 1000 - time.time()) < 60
 
 
 def test_after_the_start_no_device_memory_is_allocated_whatever_is_asked(serve, models, four):

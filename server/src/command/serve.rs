@@ -9,6 +9,7 @@ use crate::repository::watch;
 use crate::schedule::Scheduler;
 use crate::shutdown;
 use anyhow::Context;
+use plimsoll_engine::slab::What;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::net::TcpListener;
@@ -39,11 +40,13 @@ async fn serve(begun: start::Started, started: Instant) -> anyhow::Result<()> {
     let listener = TcpListener::bind(config.server.listen)
         .await
         .with_context(|| format!("cannot listen on {} (server.listen)", config.server.listen))?;
+    let recorded = Arc::clone(&arena);
+    let on_burst = move |owner: &str, bytes| recorded.record(What::Burst, owner, bytes);
     let load_line = Arc::new(LoadLine::new(Arc::clone(&arena), Box::new(process::resident)));
     load_line.watch()?;
     let app = Arc::new(App {
         registry: Arc::clone(&registry),
-        scheduler: Scheduler::start(lanes)?,
+        scheduler: Scheduler::start(lanes, Box::new(on_burst))?,
         arena,
         load_line,
         metrics,

@@ -45,7 +45,7 @@ fn server_under(ceiling: u64, load: Load) -> Server {
     let app = App {
         load_line: Arc::new(LoadLine::new(Arc::clone(&arena), Box::new(sample))),
         registry,
-        scheduler: Scheduler::start(arena.lanes().cloned().unwrap()).unwrap(),
+        scheduler: Scheduler::start(arena.lanes().cloned().unwrap(), Box::new(|_, _| {})).unwrap(),
         arena,
         metrics,
         budget: Budget::new(1 << 20, 1 << 19),

@@ -1,5 +1,6 @@
 //! The lanes and the workers: who runs a job, on what, and how its answer gets back.
 
+use super::bursts::Bursts;
 use super::queue::{Admission, Class, Lanes, Place, Queue};
 use plimsoll_engine::error::Error;
 use plimsoll_engine::lane::{Lane, Pool, Want};
@@ -53,10 +54,15 @@ struct Shared {
     work: Condvar,
     /// Lanes are handed out and given back, never made for a request.
     lanes: Pool<Workspace>,
+    on_burst: OnBurst,
 }
+
+/// Told when a burst begins: by whose run, and the bytes of the lane that it takes.
+pub(crate) type OnBurst = Box<dyn Fn(&str, u64) + Send + Sync>;
 
 struct State {
     queue: Queue<Job>,
+    bursts: Bursts,
     closed: bool,
 }
 
@@ -75,12 +81,13 @@ impl Scheduler {
     ///
     /// # Errors
     /// The threads cannot be started.
-    pub(crate) fn start(lanes: Pool<Workspace>) -> anyhow::Result<Scheduler> {
+    pub(crate) fn start(lanes: Pool<Workspace>, on_burst: OnBurst) -> anyhow::Result<Scheduler> {
         let counters = lanes.counters();
         let shared = Arc::new(Shared {
-            state: Mutex::new(State { queue: Queue::new(), closed: false }),
+            state: Mutex::new(State { queue: Queue::new(), bursts: Bursts::default(), closed: false }),
             work: Condvar::new(),
             lanes,
+            on_burst,
         });
         let workers = (0..counters.steady.lanes + counters.burst.lanes)
             .map(|at| {
@@ -133,6 +140,12 @@ impl Scheduler {
         self.shared.state().queue.len()
     }
 
+    /// Wakes a worker, as the end of a run does.
+    #[cfg(test)]
+    pub(super) fn nudge(&self) {
+        self.shared.work.notify_one();
+    }
+
     /// Refuses further jobs, lets the workers finish those admitted, and waits for them.
     pub(crate) fn finish(&self) {
         self.shared.state().closed = true;
@@ -170,10 +183,16 @@ fn next(shared: &Shared) -> Option<(Lane<Workspace>, Job)> {
     let mut state = shared.state();
     loop {
         let lane = |job: &Job| shared.lanes.take(job.need_bytes(), Want::BurstToo);
-        if let Some(found) = state.queue.pop_with(lane) {
-            return Some(found);
+        if let Some((lane, job)) = state.queue.pop_with(lane) {
+            if lane.is_burst() && state.bursts.taken(Instant::now()) {
+                drop(state);
+                (shared.on_burst)(job.program.owner(), lane.bytes());
+            }
+            return Some((lane, job));
         }
         if state.closed && state.queue.len() == 0 {
+            // One run's end wakes one worker, and more may wait than runs are left.
+            shared.work.notify_all();
             return None;
         }
         state = shared.work.wait(state).unwrap_or_else(PoisonError::into_inner);
@@ -197,8 +216,12 @@ fn run(shared: &Shared, mut lane: Lane<Workspace>, job: Job) {
     // model that was unloaded: both go before anyone is told.
     drop((inputs, held, program));
     // The lane too: whoever asks next finds it idle.
+    let burst = lane.is_burst();
     drop(lane);
-    let state = shared.state();
+    let mut state = shared.state();
+    if burst {
+        state.bursts.given_back(Instant::now());
+    }
     let more = state.queue.len() > 0 || state.closed;
     drop(state);
     if more {
