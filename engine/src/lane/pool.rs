@@ -182,5 +182,5 @@ impl<T> fmt::Debug for Lane<T> {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(loom)))] // its threads are real ones, which loom does not know
 mod tests;

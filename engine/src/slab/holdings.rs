@@ -9,9 +9,10 @@ use super::events::{Event, Events, What};
 use super::extents::{Extent, Extents, rounded};
 use super::refusal::{Bound, DoesNotFit, Remedy, Unloading};
 use super::regions::{Layout, check_extents};
+use super::used::Use;
 pub use fit::Fit;
 pub use moving::{CannotMove, Moving};
-pub use report::{HeldExtent, Region, Snapshot, Use};
+pub use report::{HeldExtent, Region, Snapshot};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 

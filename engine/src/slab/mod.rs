@@ -24,6 +24,9 @@ mod events;
 /// When device memory may be allocated.
 mod phase;
 
+/// What is in use.
+mod used;
+
 pub use compact::{Move, compact};
 pub use events::{Event, Events, What};
 pub use extents::{Extent, Extents, Misplaced};
@@ -35,3 +38,4 @@ pub use ledger::{Account, Fixed, Held, Kind, Ledger, Reservation};
 pub use phase::{AfterStart, Phases};
 pub use refusal::{Bound, DoesNotFit, Remedy, Unloading};
 pub use regions::{LaneSizes, LanesDoNotFit, Layout};
+pub use used::Use;

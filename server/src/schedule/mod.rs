@@ -4,7 +4,9 @@
 //! short that the hand-over would cost more is done by the thread that brings it, where a lane is idle.
 
 mod bursts;
+mod hall;
 mod queue;
+mod sync;
 mod worker;
 
 pub(crate) use queue::{Admission, Class, Priority};

@@ -180,35 +180,3 @@ async fn a_burst_is_told_when_it_begins_and_not_for_each_run() {
     drop(steady);
     assert_eq!(told.try_iter().collect::<Vec<_>>(), [("digits".to_string(), u64::MAX)]);
 }
-
-#[tokio::test]
-async fn the_end_comes_however_many_workers_wait_for_lanes_that_are_too_small() {
-    let (program, inputs) = digits();
-    let lane = |bytes| (bytes, Workspace::new(1).unwrap());
-    let pool = Pool::new(vec![lane(u64::MAX), lane(1), lane(1), lane(1), lane(1), lane(1)], vec![]);
-    let scheduler = Scheduler::start(pool.clone(), Box::new(|_, _| {})).unwrap();
-    let deadline = Instant::now() + Duration::from_secs(60);
-    let large = pool.take(2, plimsoll_engine::lane::Want::Steady).unwrap();
-    let submit =
-        || scheduler.submit(class(1, 5, MS), Arc::clone(&program), inputs.clone(), Box::new(()), deadline);
-    let tickets = [submit().unwrap(), submit().unwrap()];
-    let (ended, ends) = std::sync::mpsc::channel();
-    std::thread::scope(|scope| {
-        let scheduler = &scheduler;
-        scope.spawn(move || ended.send(scheduler.finish()));
-        // Every worker has seen the end by then, and waits for the one lane that is large enough.
-        std::thread::sleep(100 * MS);
-        drop(large);
-        // As a run that ends does.
-        scheduler.nudge();
-        let end = ends.recv_timeout(Duration::from_secs(10));
-        if end.is_err() {
-            // Or the scope would wait for ever.
-            eprintln!("workers were left waiting");
-            std::process::abort();
-        }
-    });
-    for ticket in tickets {
-        assert!(ticket.wait().await.is_ok());
-    }
-}
