@@ -2,15 +2,16 @@
 //!
 //! Tools that run one model without a ceiling use an arena of the heap, which refuses nothing.
 
+use crate::device;
 use crate::device::cpu::{ALIGNMENT, Block, Mapping, Room, Workspace};
 use crate::error::{Error, size};
 use crate::lane::{Counters, Pool};
 use crate::slab::{
-    DoesNotFit, Event, Fit, Fixed, LaneSizes, LanesDoNotFit, Layout, Ledger, Move, Slab, Snapshot, Terms,
-    What,
+    AfterStart, Agreement, Bound, DoesNotFit, Event, Fit, Fixed, Kind, LaneSizes, LanesDoNotFit, Layout,
+    Ledger, Move, Phases, Remedy, Reservation, Slab, Snapshot, Terms, What,
 };
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The lines to draw, and the lanes to make.
 #[derive(Clone, Copy, Debug, Default)]
@@ -49,6 +50,9 @@ pub enum NoArena {
         /// The system's words.
         source: std::io::Error,
     },
+    /// The start was over.
+    #[error(transparent)]
+    Late(#[from] AfterStart),
     /// The lanes' threads cannot be started.
     #[error(transparent)]
     Threads(Error),
@@ -64,7 +68,19 @@ pub struct Arena {
     /// Counts runs, as a clock for "least recently used".
     uses: AtomicU64,
     evict: Mutex<Option<Evict>>,
+    phases: Mutex<Phases>,
+    /// Held while bytes are granted to an owner with a cap.
+    granting: Mutex<()>,
     now_ms: fn() -> u64,
+}
+
+/// Blocks of memory for weights and workspaces that the process has allocated.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Allocations {
+    /// All of them.
+    pub total: u64,
+    /// Those after [`Arena::ready`]; each is a fault.
+    pub after_ready: u64,
 }
 
 enum Backing {
@@ -85,23 +101,36 @@ impl Arena {
         let share = bytes / 8 / lines.lanes.max(1) as u64;
         let sizes = LaneSizes { steady: lines.lanes, workspace_bytes: lines.workspace.unwrap_or(share) };
         let layout = Layout::new(&[bytes], sizes, lines.reserve, ALIGNMENT)?;
-        let mapping = Mapping::new(bytes as usize).map_err(|source| NoArena::Refused { bytes, source })?;
-        let mapping = Arc::new(mapping);
+        let phases = Phases::default();
+        let map = || Mapping::new(bytes as usize).map_err(|source| NoArena::Refused { bytes, source });
+        let mapping = Arc::new(phases.allocate(bytes, map)?);
         let [steady, burst] =
             Workspace::lanes(&mapping, layout.clone(), lines.threads).map_err(NoArena::Threads)?;
         let lanes = Pool::new(steady, burst);
         let slab = Slab::new(layout, lines.fixed.ceiling);
         let ledger = Ledger::new(Fixed { slab: bytes, ..lines.fixed });
-        Ok(Arc::new(Arena::new(ledger, Backing::Slab { slab, mapping, lanes }, now_ms)))
+        Ok(Arc::new(Arena::new(ledger, Backing::Slab { slab, mapping, lanes }, phases, now_ms)))
     }
 
     /// An arena of the heap, which refuses nothing.
     pub fn unlimited() -> Arc<Arena> {
-        Arc::new(Arena::new(Ledger::unlimited(), Backing::Heap, || 0))
+        Arc::new(Arena::new(Ledger::unlimited(), Backing::Heap, Phases::default(), || 0))
     }
 
-    fn new(ledger: Arc<Ledger>, backing: Backing, now_ms: fn() -> u64) -> Arena {
-        Arena { ledger, backing, uses: AtomicU64::new(0), evict: Mutex::default(), now_ms }
+    fn new(ledger: Arc<Ledger>, backing: Backing, phases: Phases, now_ms: fn() -> u64) -> Arena {
+        let (uses, evict, phases) = (AtomicU64::new(0), Mutex::default(), Mutex::new(phases));
+        Arena { ledger, backing, uses, evict, phases, granting: Mutex::default(), now_ms }
+    }
+
+    /// The start is over: from now on no device memory is allocated.
+    pub fn ready(&self) {
+        lock(&self.phases).ready(device::allocations());
+    }
+
+    /// What has been allocated on the device, and how much of that when the start was over.
+    pub fn allocations(&self) -> Allocations {
+        let total = device::allocations();
+        Allocations { total, after_ready: lock(&self.phases).after_ready(total) }
     }
 
     /// The account of host memory.
@@ -124,13 +153,14 @@ impl Arena {
 
     /// Who is to be asked when idle models have to leave for others.
     pub fn set_evict(&self, evict: Evict) {
-        *self.evict.lock().unwrap_or_else(PoisonError::into_inner) = Some(evict);
+        *lock(&self.evict) = Some(evict);
     }
 
-    /// How an owner is treated from now on.
-    pub fn set_terms(&self, owner: &str, terms: Terms) {
-        if let Backing::Slab { slab, .. } = &self.backing {
-            slab.set_terms(owner, terms);
+    /// How an owner is treated as long as the agreement lives; an arena of the heap treats all alike.
+    pub(crate) fn agree(&self, owner: &str, terms: Terms) -> Option<Agreement> {
+        match &self.backing {
+            Backing::Heap => None,
+            Backing::Slab { slab, .. } => Some(slab.agree(owner, terms, self.held_by(owner))),
         }
     }
 
@@ -143,8 +173,7 @@ impl Arena {
 
     /// Bytes that an owner holds, of the slab and of host memory.
     pub fn held_by(&self, owner: &str) -> u64 {
-        let host =
-            self.ledger.account().held.iter().filter(|held| held.owner == owner).map(|held| held.bytes).sum();
+        let host = self.ledger.held_bytes(owner);
         match &self.backing {
             Backing::Heap => host,
             Backing::Slab { slab, .. } => slab.held_bytes(owner) + host,
@@ -171,6 +200,42 @@ impl Arena {
         self.uses.fetch_add(1, Ordering::Relaxed)
     }
 
+    /// Enters host memory in the ledger.
+    ///
+    /// # Errors
+    /// The headroom or the owner's cap leaves less.
+    pub(crate) fn reserve(&self, owner: &str, kind: Kind, bytes: u64) -> Result<Reservation, DoesNotFit> {
+        self.grant(owner, bytes, || self.ledger.reserve(owner, kind, bytes))
+    }
+
+    /// Has `take` take `bytes` for an owner whose terms allow that.
+    fn grant<T>(
+        &self,
+        owner: &str,
+        bytes: u64,
+        take: impl FnOnce() -> Result<T, DoesNotFit>,
+    ) -> Result<T, DoesNotFit> {
+        let Backing::Slab { slab, .. } = &self.backing else { return take() };
+        let Some(cap_bytes) = slab.terms(owner).cap_bytes else { return take() };
+        // Two at once would each count on the bytes that the other takes.
+        let _one = lock(&self.granting);
+        let own = self.held_by(owner).saturating_sub(slab.before_bytes(owner));
+        let free = cap_bytes.saturating_sub(own);
+        if bytes <= free {
+            return take();
+        }
+        let remedy = Remedy::Setting { setting: "memory_limit", bytes: own.saturating_add(bytes) };
+        Err(DoesNotFit {
+            owner: owner.into(),
+            needed: bytes,
+            free,
+            ceiling: self.ledger.ceiling(),
+            holders: vec![],
+            bound: Bound::Cap { cap_bytes },
+            remedies: vec![remedy],
+        })
+    }
+
     /// Room for weights. Idle weights are moved together, and idle models asked to leave, where that helps.
     ///
     /// # Errors
@@ -183,8 +248,14 @@ impl Arena {
         const ATTEMPTS: usize = 8;
         let mut refused = None;
         for _ in 0..ATTEMPTS {
-            match slab.reserve(owner, bytes) {
+            let whole = bytes.next_multiple_of(ALIGNMENT);
+            match self.grant(owner, whole, || slab.reserve(owner, bytes)) {
                 Ok(holding) => return Ok(Room::Slab(holding, Arc::clone(mapping))),
+                // What others hold is not in the way.
+                Err(refusal @ DoesNotFit { bound: Bound::Cap { .. }, .. }) => {
+                    refused = Some(refusal);
+                    break;
+                }
                 Err(refusal) => {
                     if !self.make_room(slab, mapping, owner, bytes)? {
                         refused = Some(refusal);
@@ -206,7 +277,7 @@ impl Arena {
         owner: &str,
         bytes: u64,
     ) -> Result<bool, DoesNotFit> {
-        let evict = self.evict.lock().unwrap_or_else(PoisonError::into_inner);
+        let evict = lock(&self.evict);
         let priority = slab.terms(owner).priority;
         let (owners, moves) = match slab.plan_fit(owner, bytes, priority) {
             Fit::Free => return Ok(true),
@@ -235,3 +306,11 @@ impl Arena {
         true
     }
 }
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // What is guarded is whole between statements.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests;

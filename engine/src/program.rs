@@ -20,6 +20,7 @@ pub(crate) enum Executor {
 
 /// A model compiled for one set of input shapes; shared by every worker that runs it.
 pub struct Program {
+    owner: String,
     signature: Arc<Signature>,
     shapes: Vec<Shape>,
     executor: Executor,
@@ -30,13 +31,19 @@ pub struct Program {
 
 impl Program {
     pub(crate) fn new(
+        owner: &str,
         signature: Arc<Signature>,
         shapes: Vec<Shape>,
         executor: Executor,
         arena: Arc<Arena>,
         host: Option<Reservation>,
     ) -> Program {
-        Program { signature, shapes, executor, arena, _host: host }
+        Program { owner: owner.into(), signature, shapes, executor, arena, _host: host }
+    }
+
+    /// The model that it belongs to, as the ledger names it.
+    pub fn owner(&self) -> &str {
+        &self.owner
     }
 
     /// The shapes that the inputs must have, in the signature's order.

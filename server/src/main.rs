@@ -11,6 +11,9 @@ mod config;
 /// What the system says of this process.
 mod process;
 
+/// What the process really holds, against the ceiling.
+mod load_line;
+
 /// Every metric once.
 mod metrics;
 

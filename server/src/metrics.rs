@@ -50,6 +50,10 @@ declare! {
     HOST_BYTES = Gauge "plimsoll_host_bytes" in Bytes: "Bytes of host memory that models hold, under memory.headroom.";
     HOST_PEAK_BYTES = Gauge "plimsoll_host_peak_bytes" in Bytes: "The most bytes of host memory that models have held at once.";
     RESIDENT_BYTES = Gauge "plimsoll_resident_bytes" in Bytes: "Resident memory of this process; absent where the system does not tell.";
+    RESIDENT_PEAK_BYTES = Gauge "plimsoll_resident_peak_bytes" in Bytes: "The most resident memory that this process has had; absent where the system does not tell.";
+    BREACHES = Counter "plimsoll_ceiling_breaches_total" in Count: "Times that the resident memory of this process passed the ceiling.";
+    DEVICE_ALLOCATIONS = Counter "plimsoll_device_allocations_total" in Count: "Blocks of device memory that this process has allocated.";
+    DEVICE_ALLOCATIONS_AFTER_READY = Counter "plimsoll_device_allocations_after_ready_total" in Count: "Those of them that came after the start: always 0, or there is a fault.";
     UPTIME_SECONDS = Gauge "plimsoll_uptime_seconds" in Seconds: "Time since the process started.";
     BUILD_INFO = Gauge "plimsoll_build_info" in Count: "Always 1; the labels tell version and device.";
 }

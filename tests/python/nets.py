@@ -60,6 +60,13 @@ def slow(path, steps):
     return _write(path, _model(nodes, [_float("x", [1])], [_float("y", [1])], weights))
 
 
+def outer(path, size):
+    """y [size, size] = x [size, 1] * w [1, size]: a small question with a large answer."""
+    nodes = [helper.make_node("Mul", ["x", "w"], ["y"], name="outer")]
+    weights = {"w": np.ones((1, size), np.float32)}
+    return _write(path, _model(nodes, [_float("x", [size, 1])], [_float("y", [size, size])], weights))
+
+
 def large(path, mebibytes, seed=1):
     """y [1, n] = x [1, 1024] @ w: a matrix of so many MiB that does not compress."""
     columns = mebibytes * 1024 * 1024 // 4 // 1024

@@ -1,13 +1,14 @@
 """The load line: what the slab holds, who leaves for whom, and the process under its ceiling all the while."""
 
 import re
+import socket
 import time
 
 import nets
 import numpy as np
 import pytest
 import v2
-from server import run
+from server import run, until
 from watch import MIB, Watch
 
 ROW = {"x": np.ones((1, 1024), np.float32)}
@@ -64,12 +65,42 @@ def test_a_pinned_model_stays(serve, models, four):
 
 def test_without_on_demand_nobody_leaves_and_the_refusal_says_who_could(serve, models, four):
     server = serve(models, ceiling("192MiB", models={"load": [four[0], four[1]], "watch": False}))
+    v2.infer(server, four[0], ROW)
     answer = server.load(four[2])
     assert answer.status == 507, answer
     assert re.search(r"`large-2:1` needs 32 MiB, \d+ MiB free under the ceiling of 192 MiB", answer.error), answer.error
-    assert "after unloading `large-0:1` (32 MiB)" in answer.error, answer.error
+    for remedy in (r"`large-0:1` \(32 MiB, idle \d+ s\)", r"`large-1:1` \(32 MiB\)"):
+        assert re.search("after unloading " + remedy, answer.error), "how long it has been idle, where it was asked at all"
     assert server.unload(four[0]).status == 200
     assert server.load(four[2]).status == 200
+
+
+def test_a_model_holds_no_more_than_its_limit(serve, models, four):
+    folder = models / "limited"
+    folder.mkdir()
+    (models / f"{four[0]}.onnx").rename(folder / "model.onnx")
+
+    def limit(size, **more):
+        lines = [f'memory_limit = "{size}"', *(f"{key} = {value}" for key, value in more.items())]
+        (folder / "model.toml").write_text("\n".join(lines) + "\n")
+
+    limit("20MiB")
+    server = serve(models, ceiling("192MiB", models={"load": ["double"], "watch": False}))
+    free = server.memory()["free_bytes"]
+    answer = server.load("limited")
+    assert answer.status == 507, answer
+    expected = r"`limited:1` needs 32 MiB, 20 MiB free under its memory_limit of 20 MiB; fits with memory_limit of at least 3[23] MiB"
+    assert re.fullmatch(expected, answer.error), answer.error
+    assert server.memory()["free_bytes"] == free and not any(extent["owner"] == "limited:1" for extent in server.memory()["extents"])
+    limit("40MiB")
+    assert server.load("limited").status == 200
+    # A change takes over from what serves, which does not count against it.
+    limit("40MiB", priority=6)
+    assert server.load("limited").status == 200
+    v2.infer(server, "limited", ROW)
+    limit("20MiB", priority=6)
+    assert server.load("limited").status == 507
+    v2.infer(server, "limited", ROW)
 
 
 def test_the_process_stays_under_its_ceiling_while_a_large_model_is_loaded(serve, models):
@@ -91,8 +122,59 @@ def test_a_request_that_needs_more_than_a_steady_lane_runs_on_the_reserve(serve,
     assert server.memory()["reserve"]["peak_bytes"] == 0
     rows = np.ones((4096, 4), np.float32)
     assert (v2.infer(server, "double", {"x": rows})["y"] == 2 * rows).all()
+    v2.infer(server, "double", {"x": rows})
     memory = server.memory()
     assert memory["reserve"]["peak_bytes"] > 0 and memory["reserve"]["used_bytes"] == 0
+    bursts = [event for event in memory["events"] if event["what"] == "burst"]
+    assert [(event["owner"], event["times"]) for event in bursts] == [("double:1", 1)], "told when it begins"
+    assert bursts[0]["bytes"] >= rows.nbytes and abs(bursts[0]["at_ms"] / 1000 - time.time()) < 60
+
+
+def test_after_the_start_no_device_memory_is_allocated_whatever_is_asked(serve, models, four):
+    lines = {"lanes": {"steady": 1, "workspace": "16KiB"}, "models": {"load": "on_demand", "watch": False}}
+    server = serve(models, ceiling("192MiB", **lines))
+    start = server.memory()
+    assert (start["device_allocations"], start["device_allocations_after_ready"]) == (1, 0), "the slab"
+    for name in four * 2:
+        v2.infer(server, name, ROW)
+    for rows in (1, 2, 3, 4096):
+        v2.infer(server, "double", {"x": np.ones((rows, 4), np.float32)})
+    assert v2.try_infer(server, "double", {"x": np.ones((1 << 17, 4), np.float32)}).status in (413, 422)
+    memory = server.memory()
+    assert {event["what"] for event in memory["events"]} >= {"load", "evict"}
+    assert memory["reserve"]["peak_bytes"] > 0, "the burst lanes were used too"
+    assert (memory["device_allocations"], memory["device_allocations_after_ready"]) == (1, 0)
+    assert server.metric("plimsoll_device_allocations_total") == 1
+    assert server.metric("plimsoll_device_allocations_after_ready_total") == 0
+
+
+def test_over_its_ceiling_the_server_is_not_ready_until_it_is_under_it_again(serve, models):
+    # An answer of 49 MiB where the headroom is 16 MiB: nothing in the ledger foresees it.
+    nets.outer(models / "outer.onnx", 3584)
+    lines = {"memory": {"ceiling": "160MiB", "headroom": "16MiB", "reserve": "0%"}}
+    server = serve(models, {**ceiling("160MiB"), **lines, "lanes": {"steady": 1, "workspace": "52MiB"}})
+    memory = server.memory()
+    assert memory["ceiling_breaches"] == 0 and server.metric("plimsoll_ceiling_breaches_total") == 0
+    assert memory["process_resident_bytes"] <= memory["process_resident_peak_bytes"] <= memory["ceiling_bytes"]
+    body, headers = v2.encode({"x": np.ones((3584, 1), np.float32)})
+    with socket.create_connection(("127.0.0.1", server.port)) as slow:
+        # Who asks takes their time over reading the answer, and the server holds it meanwhile.
+        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        head = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+        request = f"POST /v2/models/outer/infer HTTP/1.1\r\nhost: x\r\ncontent-length: {len(body)}\r\n{head}\r\n"
+        slow.sendall(request.encode() + body)
+        answer = until(lambda: (ready := server.get("/v2/health/ready")).status == 503 and ready, 30)
+        assert re.search(r"holds \d+ MiB of resident memory, more than the ceiling of 160 MiB", answer.error), answer
+        assert server.get("/v2/health/live").status == 200, "it lives, and answers"
+        assert (v2.infer(server, "double", {"x": np.ones((1, 4), np.float32)})["y"] == 2).all()
+    until(lambda: server.get("/v2/health/ready").status == 200, 30)
+    memory = server.memory()
+    assert memory["ceiling_breaches"] >= 1 and memory["process_resident_peak_bytes"] > memory["ceiling_bytes"]
+    assert server.metric("plimsoll_ceiling_breaches_total") == memory["ceiling_breaches"]
+    assert server.metric("plimsoll_resident_peak_bytes") == memory["process_resident_peak_bytes"]
+    told = [line for line in server.log().splitlines() if "more than its ceiling" in line]
+    assert len(told) == memory["ceiling_breaches"] and "ERROR" in told[0], server.log()
+    assert re.search(r"resident=\S+ \S+ peak=.* ceiling=160\.0 MiB counted=", told[0]), told
 
 
 def test_a_slab_that_the_system_does_not_have_is_refused_at_the_start(models, tmp_path):

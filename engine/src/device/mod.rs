@@ -5,6 +5,21 @@
 
 pub(crate) mod cpu;
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
+static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+
+/// Blocks of memory for weights and workspaces that the process has allocated on any device: where there is a slab,
+/// that is the only one.
+pub(crate) fn allocations() -> u64 {
+    ALLOCATIONS.load(Ordering::Relaxed)
+}
+
+/// Counts an allocation; to be called by whoever makes one.
+fn allocated() {
+    ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+}
+
 /// A step for which a device has no kernel, though the stages before should have left none: a fault of ours.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no kernel for step `{step}` ({op}): {reason}")]

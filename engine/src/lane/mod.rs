@@ -6,4 +6,4 @@ mod sync;
 /// Who has which lane.
 mod pool;
 
-pub use pool::{Counters, Lane, LaneUse, NoLane, Pool, Want};
+pub use pool::{Counters, Lane, LaneUse, Pool, Want};

@@ -1,7 +1,7 @@
-//! The standard library's locks, or loom's where loom runs every interleaving of the pool's tests.
+//! The standard library's locks, or loom's where loom runs every interleaving at the pool (`tests/loom`).
 
-#[cfg(not(all(test, loom)))]
-pub(super) use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+#[cfg(not(loom))]
+pub(super) use std::sync::{Arc, Mutex, MutexGuard};
 
-#[cfg(all(test, loom))]
-pub(super) use loom::sync::{Arc, Condvar, Mutex, MutexGuard};
+#[cfg(loom)]
+pub(super) use loom::sync::{Arc, Mutex, MutexGuard};

@@ -12,7 +12,7 @@ use crate::graph::Graph;
 use crate::import::{Lowered, Signature};
 use crate::plan::layout;
 use crate::program::{Executor, Program};
-use crate::slab::{Kind, Reservation, Terms};
+use crate::slab::{Agreement, Kind, Reservation, Terms};
 use crate::tensor::Shape;
 use lru::LruCache;
 use origin::Origin;
@@ -48,6 +48,7 @@ pub struct Model {
     preparing: Mutex<()>,
     /// Packed constants, shared by the programs.
     weights: WeightStore,
+    _terms: Option<Agreement>,
 }
 
 impl Model {
@@ -62,7 +63,7 @@ impl Model {
         terms: Terms,
         arena: &Arc<Arena>,
     ) -> Result<Model, Error> {
-        arena.set_terms(owner, terms);
+        let terms = arena.agree(owner, terms);
         // What is run whole is tract's, and not to be written down.
         let source = Source { cache: source.cache.filter(|_| !limits.whole), ..*source };
         Ok(Model {
@@ -73,6 +74,7 @@ impl Model {
             programs: Mutex::new(LruCache::new(limits.programs)),
             preparing: Mutex::new(()),
             weights: WeightStore::default(),
+            _terms: terms,
         })
     }
 
@@ -108,7 +110,8 @@ impl Model {
         }
         let (executor, host) = self.executor(shapes)?;
         let arena = Arc::clone(&self.arena);
-        let program = Program::new(Arc::clone(self.signature()), shapes.to_vec(), executor, arena, host);
+        let signature = Arc::clone(self.signature());
+        let program = Program::new(&self.owner, signature, shapes.to_vec(), executor, arena, host);
         let program = Arc::new(program);
         lock(&self.programs).put(shapes.to_vec(), Arc::clone(&program));
         Ok(program)
@@ -182,7 +185,7 @@ impl Model {
             return Ok(None);
         }
         loop {
-            match self.arena.ledger().reserve(&self.owner, Kind::Host, bytes) {
+            match self.arena.reserve(&self.owner, Kind::Host, bytes) {
                 Ok(held) => return Ok(Some(held)),
                 Err(refusal) if lock(&self.programs).pop_lru().is_none() => return Err(refusal.into()),
                 Err(_) => {}

@@ -131,9 +131,9 @@ impl Origin {
         if let Some(imported) = &*imported {
             return Ok(Arc::clone(imported));
         }
-        let ledger = self.arena.ledger();
-        let import = Import::open(&self.path, &self.narrowing, ledger.account().fixed.ceiling)?;
-        let held = ledger.reserve(&self.owner, Kind::Import, import.weights_bytes() as u64)?;
+        let largest = self.arena.ledger().account().fixed.ceiling;
+        let import = Import::open(&self.path, &self.narrowing, largest)?;
+        let held = self.arena.reserve(&self.owner, Kind::Import, import.weights_bytes() as u64)?;
         let made = Arc::new(Imported { import, _held: held });
         *imported = Some(Arc::clone(&made));
         Ok(made)

@@ -13,7 +13,7 @@ pub enum What {
     Move,
     /// Bytes were asked for and refused.
     Refuse,
-    /// A burst lane was used.
+    /// A burst lane is used, after a time in which none was.
     Burst,
     /// Weights left because someone asked for it.
     Unload,

@@ -9,9 +9,10 @@ use super::events::{Event, Events, What};
 use super::extents::{Extent, Extents, rounded};
 use super::refusal::{Bound, DoesNotFit, Remedy, Unloading};
 use super::regions::{Layout, check_extents};
+use super::used::Use;
 pub use fit::Fit;
 pub use moving::{CannotMove, Moving};
-pub use report::{HeldExtent, Region, Snapshot, Use};
+pub use report::{HeldExtent, Region, Snapshot};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -22,7 +23,8 @@ pub struct Terms {
     pub priority: u8,
     /// Neither evicted nor moved. Default false.
     pub pinned: bool,
-    /// Bytes that it may hold in all. Default `None`: the slab alone bounds it.
+    /// Bytes that it may hold in all, of the slab and of host memory, which the arena sees to. Default `None`: the
+    /// slab alone bounds it.
     pub cap_bytes: Option<u64>,
 }
 
@@ -50,10 +52,19 @@ pub struct Slab {
 struct State {
     extents: Extents,
     entries: BTreeMap<u64, Entry>,
-    terms: BTreeMap<String, Terms>,
+    /// By owner, the latest last.
+    terms: BTreeMap<String, Vec<Agreed>>,
     next: u64,
     newest_use: u64,
     peak_bytes: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Agreed {
+    id: u64,
+    terms: Terms,
+    /// What the owner held when this was agreed.
+    before_bytes: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -88,9 +99,14 @@ impl Slab {
         &self.layout
     }
 
-    /// Sets how `owner` is treated from now on; to be set before its first reservation, so that a cap holds.
-    pub fn set_terms(&self, owner: &str, terms: Terms) {
-        self.state().terms.insert(owner.into(), terms);
+    /// Treats `owner` on these terms as long as the agreement lives; of several the latest counts, as where a model
+    /// that has changed is loaded while it still serves as it was. `before_bytes` is what the owner holds now.
+    pub fn agree(self: &Arc<Slab>, owner: &str, terms: Terms, before_bytes: u64) -> Agreement {
+        let mut state = self.state();
+        let id = state.next;
+        state.next += 1;
+        state.terms.entry(owner.into()).or_default().push(Agreed { id, terms, before_bytes });
+        Agreement { slab: Arc::clone(self), owner: owner.into(), id }
     }
 
     /// How `owner` is treated.
@@ -103,21 +119,21 @@ impl Slab {
         self.state().held(owner)
     }
 
-    /// Forgets the terms of an owner that is gone for good.
-    pub fn forget_terms(&self, owner: &str) {
-        self.state().terms.remove(owner);
+    /// Bytes that `owner` held when its latest terms were agreed on, as long as those before them live too: its
+    /// predecessor's, which leave with it.
+    pub fn before_bytes(&self, owner: &str) -> u64 {
+        let state = self.state();
+        let agreed = state.terms.get(owner).map_or(&[][..], Vec::as_slice);
+        agreed.last().filter(|_| agreed.len() > 1).map_or(0, |agreed| agreed.before_bytes)
     }
 
     /// Takes an extent of `bytes` for `owner`, before they are used, until the holding is dropped. Moves and evicts
     /// nothing: [`Slab::plan_fit`] says what would have to be.
     ///
     /// # Errors
-    /// No free extent is large enough, or the owner's cap would be passed; the slab is as it was.
+    /// No free extent is large enough; the slab is as it was.
     pub fn reserve(self: &Arc<Slab>, owner: &str, bytes: u64) -> Result<Holding, DoesNotFit> {
         let mut state = self.state();
-        if let Some(refusal) = state.over_cap(owner, bytes, self.ceiling_bytes) {
-            return Err(refusal);
-        }
         let Some(extent) = state.extents.place(bytes) else {
             let seen = state.clone();
             drop(state);
@@ -171,7 +187,8 @@ impl Slab {
 
 impl State {
     fn terms(&self, owner: &str) -> Terms {
-        self.terms.get(owner).copied().unwrap_or_default()
+        let agreed = self.terms.get(owner).and_then(|agreed| agreed.last());
+        agreed.map(|agreed| agreed.terms).unwrap_or_default()
     }
 
     /// Bytes that an owner holds.
@@ -206,6 +223,27 @@ impl Entry {
     /// All that is claimed for it.
     fn extents(&self) -> impl Iterator<Item = Extent> {
         [self.placement.extent].into_iter().chain(self.moving)
+    }
+}
+
+/// Terms on which an owner is treated as long as this lives.
+#[derive(Debug)]
+#[must_use = "terms are forgotten when their agreement is dropped"]
+pub struct Agreement {
+    slab: Arc<Slab>,
+    owner: String,
+    id: u64,
+}
+
+impl Drop for Agreement {
+    fn drop(&mut self) {
+        let mut state = self.slab.state();
+        if let Some(agreed) = state.terms.get_mut(&self.owner) {
+            agreed.retain(|agreed| agreed.id != self.id);
+            if agreed.is_empty() {
+                state.terms.remove(&self.owner);
+            }
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! The ledger: every byte of host memory is entered before it is used, by whom and why, and refunded when its holder
 //! goes. The slab keeps its own account, of extents.
 
-use super::refusal::{Bound, DoesNotFit};
+use super::refusal::{Bound, DoesNotFit, Remedy};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -125,7 +125,10 @@ impl Ledger {
                 ceiling: self.fixed.ceiling,
                 holders: holders(&entries, owner),
                 bound: Bound::Headroom { headroom_bytes: self.fixed.headroom },
-                remedies: vec![],
+                remedies: vec![Remedy::Setting {
+                    setting: "memory.headroom",
+                    bytes: (self.fixed.headroom - free).saturating_add(bytes),
+                }],
             });
         }
         let id = entries.next;
@@ -134,6 +137,16 @@ impl Ledger {
         entries.peak = entries.peak.max(entries.sum);
         entries.held.insert(id, Held { owner: owner.into(), kind, bytes });
         Ok(Reservation { ledger: Arc::clone(self), id, bytes })
+    }
+
+    /// What the whole process may hold, in bytes.
+    pub fn ceiling(&self) -> u64 {
+        self.fixed.ceiling
+    }
+
+    /// Bytes that `owner` holds.
+    pub fn held_bytes(&self, owner: &str) -> u64 {
+        self.entries().held.values().filter(|held| held.owner == owner).map(|held| held.bytes).sum()
     }
 
     /// The ledger as it stands.

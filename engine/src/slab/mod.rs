@@ -24,13 +24,18 @@ mod events;
 /// When device memory may be allocated.
 mod phase;
 
+/// What is in use.
+mod used;
+
 pub use compact::{Move, compact};
 pub use events::{Event, Events, What};
 pub use extents::{Extent, Extents, Misplaced};
 pub use holdings::{
-    CannotMove, Fit, HeldExtent, Holding, InUse, Moving, Placement, Region, Slab, Snapshot, Terms, Use,
+    Agreement, CannotMove, Fit, HeldExtent, Holding, InUse, Moving, Placement, Region, Slab, Snapshot, Terms,
+    Use,
 };
 pub use ledger::{Account, Fixed, Held, Kind, Ledger, Reservation};
-pub use phase::{OutOfPhase, Phase, Phases};
+pub use phase::{AfterStart, Phases};
 pub use refusal::{Bound, DoesNotFit, Remedy, Unloading};
 pub use regions::{LaneSizes, LanesDoNotFit, Layout};
+pub use used::Use;

@@ -1,117 +1,46 @@
 //! When the device's memory may be allocated: at start, and never again.
 
-/// Where the process stands. It moves forward only, and only through [`Phases`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Phase {
-    /// The slab is being taken.
-    #[default]
-    Starting,
-    /// Requests are served from what was taken; nothing is allocated or freed.
-    Ready,
-    /// No request runs any more; what was taken is given back.
-    Stopping,
-}
+use crate::error::size;
 
-/// A call at the wrong time; nothing was changed.
+/// Device memory that was asked for when the start was over; nothing was allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum OutOfPhase {
-    /// Device memory is allocated at start alone.
-    #[error("{bytes} bytes of device memory asked for while {now:?}; they are allocated while Starting only")]
-    Allocate {
-        /// Bytes asked for.
-        bytes: u64,
-        /// The phase at hand.
-        now: Phase,
-    },
-    /// Device memory is given back at the end, or where the start has failed.
-    #[error("device memory cannot be given back while {now:?}")]
-    Free {
-        /// The phase at hand.
-        now: Phase,
-    },
-    /// A phase does not lead to the other.
-    #[error("{now:?} does not lead to {next:?}")]
-    Move {
-        /// The phase at hand.
-        now: Phase,
-        /// The phase asked for.
-        next: Phase,
-    },
+#[error("{} of device memory asked for after the start, which alone allocates it", size(*.bytes))]
+pub struct AfterStart {
+    /// Bytes asked for.
+    pub bytes: u64,
 }
 
-/// The phase of the process, and what was allocated while it allowed that.
+/// Where the process stands: at its start, or, from [`Phases::ready`] on, serving from what was taken then.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Phases {
-    now: Phase,
-    allocated_bytes: u64,
+    /// Allocations that had been made by the end of the start.
+    ready_at: Option<u64>,
 }
 
 impl Phases {
-    /// The start, with nothing allocated.
-    pub fn new() -> Phases {
-        Phases::default()
-    }
-
-    /// The phase at hand.
-    pub fn now(&self) -> Phase {
-        self.now
-    }
-
-    /// Sum of what was allocated, in bytes.
-    pub fn allocated_bytes(&self) -> u64 {
-        self.allocated_bytes
-    }
-
-    /// Has `take` allocate `bytes`, and counts them if it does.
+    /// Has `take` allocate `bytes`.
     ///
     /// # Errors
     /// The start is over, and `take` was not called; or what `take` answers.
-    pub fn allocate<T, E: From<OutOfPhase>>(
-        &mut self,
+    pub fn allocate<T, E: From<AfterStart>>(
+        &self,
         bytes: u64,
         take: impl FnOnce() -> Result<T, E>,
     ) -> Result<T, E> {
-        if self.now != Phase::Starting {
-            return Err(OutOfPhase::Allocate { bytes, now: self.now }.into());
+        if self.ready_at.is_some() {
+            return Err(AfterStart { bytes }.into());
         }
-        let taken = take()?;
-        self.allocated_bytes = self.allocated_bytes.saturating_add(bytes);
-        Ok(taken)
+        take()
     }
 
-    /// Whether memory may be given back.
-    ///
-    /// # Errors
-    /// Requests may run on it.
-    pub fn may_free(&self) -> Result<(), OutOfPhase> {
-        match self.now {
-            Phase::Starting | Phase::Stopping => Ok(()),
-            Phase::Ready => Err(OutOfPhase::Free { now: self.now }),
-        }
+    /// The start is over; so far the device has counted so many allocations. A second call changes nothing.
+    pub fn ready(&mut self, allocations: u64) {
+        self.ready_at.get_or_insert(allocations);
     }
 
-    /// The start is over.
-    ///
-    /// # Errors
-    /// It was over already.
-    pub fn ready(&mut self) -> Result<(), OutOfPhase> {
-        self.advance(Phase::Ready)
-    }
-
-    /// The end begins, after a start that failed too.
-    ///
-    /// # Errors
-    /// It has begun already.
-    pub fn stop(&mut self) -> Result<(), OutOfPhase> {
-        self.advance(Phase::Stopping)
-    }
-
-    fn advance(&mut self, next: Phase) -> Result<(), OutOfPhase> {
-        if next <= self.now {
-            return Err(OutOfPhase::Move { now: self.now, next });
-        }
-        self.now = next;
-        Ok(())
+    /// How many of the device's `allocations` came after the start; each is a fault.
+    pub fn after_ready(&self, allocations: u64) -> u64 {
+        self.ready_at.map_or(0, |before| allocations.saturating_sub(before))
     }
 }
 

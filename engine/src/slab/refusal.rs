@@ -10,7 +10,7 @@ pub struct DoesNotFit {
     pub owner: String,
     /// Bytes asked for.
     pub needed: u64,
-    /// Bytes that were free: under the ceiling, or under the asker's own cap where that is the bound.
+    /// Bytes that were free: under the ceiling, under `memory.headroom` or under the asker's own cap.
     pub free: u64,
     /// The ceiling, in bytes.
     pub ceiling: u64,
@@ -47,11 +47,11 @@ pub enum Bound {
 /// Something that would make a refused reservation fit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Remedy {
-    /// The asker with another setting; known to the caller, who may add it.
+    /// A setting that is at least so high.
     Setting {
-        /// As it is written, such as `precision = fp16`.
-        setting: String,
-        /// What it needs then, in bytes.
+        /// Its key.
+        setting: &'static str,
+        /// In bytes.
         bytes: u64,
     },
     /// Bringing the free bytes together.
@@ -63,8 +63,6 @@ pub enum Remedy {
     Unload(Vec<Unloading>),
     /// Nothing but other lines: even with everyone else unloaded it does not fit.
     OtherLines,
-    /// Nothing but a higher cap for this owner.
-    HigherCap,
 }
 
 /// One who would have to leave.
@@ -80,9 +78,6 @@ pub struct Unloading {
 
 impl DoesNotFit {
     fn help(&self) -> String {
-        if let Bound::Headroom { .. } = self.bound {
-            return "raise memory.headroom".into();
-        }
         if self.remedies.is_empty() {
             return unload_any(&self.holders);
         }
@@ -94,7 +89,7 @@ impl DoesNotFit {
 impl Remedy {
     fn text(&self) -> String {
         match self {
-            Remedy::Setting { setting, bytes } => format!("with {setting} ({})", size(*bytes)),
+            Remedy::Setting { setting, bytes } => format!("with {setting} of at least {}", size_up(*bytes)),
             Remedy::Compaction { moved_bytes } => {
                 format!("after moving {} of idle weights together", size(*moved_bytes))
             }
@@ -103,7 +98,6 @@ impl Remedy {
                 format!("after unloading {}", all.join(" and "))
             }
             Remedy::OtherLines => "only with a higher memory.ceiling or a lower memory.reserve".into(),
-            Remedy::HigherCap => "only with a higher cap of its own".into(),
         }
     }
 }
@@ -127,7 +121,9 @@ fn room(free: u64, ceiling: u64, bound: Bound) -> String {
             size(ceiling),
             size(largest_free)
         ),
-        Bound::Cap { cap_bytes } => format!("{} free under its own cap of {}", size(free), size(cap_bytes)),
+        Bound::Cap { cap_bytes } => {
+            format!("{} free under its memory_limit of {}", size(free), size(cap_bytes))
+        }
     }
 }
 
@@ -137,6 +133,15 @@ fn unload_any(holders: &[(String, u64)]) -> String {
     }
     let three = holders.iter().take(3).map(|(owner, bytes)| format!("`{owner}` ({})", size(*bytes)));
     format!("unload {}, or raise memory.ceiling", three.collect::<Vec<_>>().join(" or "))
+}
+
+/// Bytes for a person who will write them down as a setting: never less than they are.
+fn size_up(bytes: u64) -> String {
+    const MIB: u64 = 1 << 20;
+    match bytes {
+        large if large > MIB => format!("{} MiB", large.div_ceil(MIB)),
+        small => format!("{} KiB", small.div_ceil(1 << 10)),
+    }
 }
 
 /// Milliseconds for a person: `12 min`.

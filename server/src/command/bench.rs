@@ -81,7 +81,7 @@ fn report(arguments: &Bench, threads: usize, program: &Program, lanes: &[Lane]) 
     let quantile = |share: f64| times[((times.len() - 1) as f64 * share).round() as usize];
     let mean = times.iter().sum::<f64>() / times.len() as f64;
     let rate: f64 = lanes.iter().map(|lane| lane.times.len() as f64 / lane.took.as_secs_f64()).sum();
-    let resident = process::resident_bytes();
+    let resident = process::resident().map(|resident| resident.now);
     let mut out = std::io::stdout().lock();
     if arguments.json {
         let document = json!({

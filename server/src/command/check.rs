@@ -3,6 +3,8 @@
 use super::{logging, start};
 use crate::cli::Check;
 use crate::http::Memory;
+use crate::load_line::LoadLine;
+use crate::process;
 use crate::repository::{Availability, Indexed, owner};
 use plimsoll_engine::arena::Arena;
 use plimsoll_engine::error::size;
@@ -48,7 +50,7 @@ fn state(line: &Indexed) -> &'static str {
     }
 }
 
-fn document(index: &[Indexed], arena: &Arena, missing: &[String]) -> serde_json::Value {
+fn document(index: &[Indexed], arena: &Arc<Arena>, missing: &[String]) -> serde_json::Value {
     let models: Vec<_> = index
         .iter()
         .map(|line| {
@@ -58,7 +60,8 @@ fn document(index: &[Indexed], arena: &Arena, missing: &[String]) -> serde_json:
             })
         })
         .collect();
-    let mut document = json!(Memory::of(arena));
+    let mut document =
+        json!(Memory::of(arena, &LoadLine::new(Arc::clone(arena), Box::new(process::resident)).look()));
     let more = json!({
         "models": models,
         "missing": missing,

@@ -80,7 +80,12 @@ fn table(out: &mut impl Write, map: &Value) -> std::io::Result<()> {
     line("    free for weights", &map["free_bytes"], note)?;
     let note = format!("of the headroom, {} at most", bytes(&map["host_peak_bytes"]));
     line("host memory held", &map["host_bytes"], note)?;
-    line("process now", &map["process_resident_bytes"], "resident".into())?;
+    let note = format!(
+        "resident, {} at most; over the ceiling {} times",
+        bytes(&map["process_resident_peak_bytes"]),
+        map["ceiling_breaches"]
+    );
+    line("process now", &map["process_resident_bytes"], note)?;
     writeln!(out)?;
     for extent in map["extents"].as_array().into_iter().flatten() {
         let flags = ["in_use", "pinned"].iter().filter(|flag| extent[**flag] == true);

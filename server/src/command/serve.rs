@@ -3,10 +3,13 @@
 use super::{logging, start};
 use crate::cli::Start;
 use crate::http::{self, App, Budget};
+use crate::load_line::LoadLine;
+use crate::process;
 use crate::repository::watch;
 use crate::schedule::Scheduler;
 use crate::shutdown;
 use anyhow::Context;
+use plimsoll_engine::slab::What;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::net::TcpListener;
@@ -37,16 +40,22 @@ async fn serve(begun: start::Started, started: Instant) -> anyhow::Result<()> {
     let listener = TcpListener::bind(config.server.listen)
         .await
         .with_context(|| format!("cannot listen on {} (server.listen)", config.server.listen))?;
+    let recorded = Arc::clone(&arena);
+    let on_burst = move |owner: &str, bytes| recorded.record(What::Burst, owner, bytes);
+    let load_line = Arc::new(LoadLine::new(Arc::clone(&arena), Box::new(process::resident)));
+    load_line.watch()?;
     let app = Arc::new(App {
         registry: Arc::clone(&registry),
-        scheduler: Scheduler::start(lanes)?,
+        scheduler: Scheduler::start(lanes, Box::new(on_burst))?,
         arena,
+        load_line,
         metrics,
         budget: Budget::new(budget.as_u64(), max_body.as_u64()),
         readiness: Default::default(),
         admin_token,
         started,
     });
+    app.arena.ready();
     describe(&app);
     tracing::info!(address = %listener.local_addr()?, "listening");
     tokio::spawn(load_wanted(Arc::clone(&app), started));

@@ -8,8 +8,8 @@ use super::wire::metadata::{
     UnloadRequest,
 };
 use super::wire::openapi::OPENAPI;
+use crate::load_line::Seen;
 use crate::metrics;
-use crate::process;
 use crate::repository::{Availability, Indexed, Served, Stats};
 use axum::body::Body;
 use axum::extract::{Request, State};
@@ -17,6 +17,7 @@ use axum::response::Response;
 use bytes::Bytes;
 use http::HeaderValue;
 use http::header::CONTENT_TYPE;
+use plimsoll_engine::error::size;
 use serde::Serialize;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -48,10 +49,19 @@ pub(crate) async fn live() -> Response {
 }
 
 pub(crate) async fn ready(State(app): State<Arc<App>>) -> Answer {
-    match (app.readiness.is_ready(), app.readiness.is_stopping()) {
-        (true, _) => Ok(empty()),
-        (_, true) => Err(ApiError::not_ready("the server is stopping")),
-        _ => Err(ApiError::not_ready("the server is loading its models")),
+    if app.readiness.is_stopping() {
+        return Err(ApiError::not_ready("the server is stopping"));
+    }
+    if !app.readiness.is_ready() {
+        return Err(ApiError::not_ready("the server is loading its models"));
+    }
+    match app.load_line.look() {
+        Seen { over: true, resident: Some(resident), .. } => Err(ApiError::not_ready(&format!(
+            "the process holds {} of resident memory, more than the ceiling of {}",
+            size(resident.now),
+            size(app.load_line.ceiling())
+        ))),
+        _ => Ok(empty()),
     }
 }
 
@@ -219,9 +229,15 @@ pub(crate) async fn metrics_text(State(app): State<Arc<App>>) -> Response {
     gauge(&metrics::QUEUED, app.scheduler.queued() as f64);
     gauge(&metrics::MODELS_LOADED, app.registry.ready().len() as f64);
     gauge(&metrics::UPTIME_SECONDS, app.started.elapsed().as_secs_f64());
+    let allocations = app.arena.allocations();
+    app.metrics.counter(&metrics::DEVICE_ALLOCATIONS, &[]).absolute(allocations.total);
+    app.metrics.counter(&metrics::DEVICE_ALLOCATIONS_AFTER_READY, &[]).absolute(allocations.after_ready);
+    let seen = app.load_line.look();
+    app.metrics.counter(&metrics::BREACHES, &[]).absolute(seen.breaches);
     // What the system does not tell is absent, never zero.
-    if let Some(resident) = process::resident_bytes() {
-        gauge(&metrics::RESIDENT_BYTES, resident as f64);
+    if let Some(resident) = seen.resident {
+        gauge(&metrics::RESIDENT_BYTES, resident.now as f64);
+        gauge(&metrics::RESIDENT_PEAK_BYTES, resident.peak as f64);
     }
     typed("text/plain; version=0.0.4; charset=utf-8", app.metrics.render())
 }

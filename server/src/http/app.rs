@@ -2,6 +2,7 @@
 
 use super::body::Budget;
 use super::error::ApiError;
+use crate::load_line::LoadLine;
 use crate::metrics::Metrics;
 use crate::repository::Registry;
 use crate::schedule::Scheduler;
@@ -18,6 +19,7 @@ pub(crate) struct App {
     pub(crate) registry: Arc<Registry>,
     pub(crate) scheduler: Scheduler,
     pub(crate) arena: Arc<Arena>,
+    pub(crate) load_line: Arc<LoadLine>,
     pub(crate) metrics: Metrics,
     pub(crate) budget: Budget,
     pub(crate) readiness: Readiness,

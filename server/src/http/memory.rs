@@ -2,7 +2,7 @@
 
 use super::App;
 use super::about::{Answer, json};
-use crate::process;
+use crate::load_line::Seen;
 use axum::extract::State;
 use plimsoll_engine::arena::Arena;
 use plimsoll_engine::slab::Region;
@@ -37,6 +37,13 @@ pub(crate) struct Memory {
     host_peak_bytes: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     process_resident_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    process_resident_peak_bytes: Option<u64>,
+    /// Times that the resident memory passed the ceiling.
+    ceiling_breaches: u64,
+    /// Blocks of device memory that were allocated, and how many of them after the start.
+    device_allocations: u64,
+    device_allocations_after_ready: u64,
     extents: Vec<Extent>,
     events: Vec<Event>,
 }
@@ -76,10 +83,11 @@ struct Event {
 }
 
 impl Memory {
-    /// The ledger as it stands.
-    pub(crate) fn of(arena: &Arena) -> Memory {
+    /// The ledger as it stands, and what the process was seen to hold.
+    pub(crate) fn of(arena: &Arena, seen: &Seen) -> Memory {
         let account = arena.ledger().account();
         let snapshot = arena.snapshot();
+        let allocations = arena.allocations();
         let region = |pick: fn(&plimsoll_engine::slab::Snapshot) -> Region, pieces: Option<usize>| {
             let region = snapshot.as_ref().map(|(snapshot, _)| pick(snapshot));
             Part {
@@ -138,7 +146,11 @@ impl Memory {
             largest_free_bytes: of_slab(|snapshot| snapshot.largest_free_bytes),
             host_bytes: account.held_bytes,
             host_peak_bytes: account.peak_bytes,
-            process_resident_bytes: process::resident_bytes(),
+            process_resident_bytes: seen.resident.map(|resident| resident.now),
+            process_resident_peak_bytes: seen.resident.map(|resident| resident.peak),
+            ceiling_breaches: seen.breaches,
+            device_allocations: allocations.total,
+            device_allocations_after_ready: allocations.after_ready,
             extents,
             events: events.collect(),
         }
@@ -146,5 +158,5 @@ impl Memory {
 }
 
 pub(crate) async fn memory(State(app): State<Arc<App>>) -> Answer {
-    json(&Memory::of(&app.arena))
+    json(&Memory::of(&app.arena, &app.load_line.look()))
 }

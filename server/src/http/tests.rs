@@ -2,7 +2,9 @@
 
 use super::{App, Budget, router};
 use crate::config::Load;
+use crate::load_line::LoadLine;
 use crate::metrics::{self, Metrics};
+use crate::process::Resident;
 use crate::repository::{Defaults, Registry};
 use crate::schedule::Scheduler;
 use axum::body::Body;
@@ -15,11 +17,14 @@ use plimsoll_engine::slab::Fixed;
 use serde_json::Value;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tower::ServiceExt;
 
 struct Server {
     app: Arc<App>,
+    /// What the process is said to hold, in bytes.
+    resident: Arc<AtomicU64>,
 }
 
 /// A server on the sample models, with a ceiling of this many bytes.
@@ -32,9 +37,16 @@ fn server_under(ceiling: u64, load: Load) -> Server {
     let limits = Limits::default();
     let defaults = Defaults { queue_limit: 8, timeout: Duration::from_secs(30), limits, cache: None };
     let registry = Registry::open(root, load, defaults, Arc::clone(&arena), metrics.clone()).unwrap();
+    let resident = Arc::new(AtomicU64::new(1));
+    let told = Arc::clone(&resident);
+    let sample = move || {
+        let now = told.load(Ordering::Relaxed);
+        Some(Resident { now, peak: now })
+    };
     let app = App {
+        load_line: Arc::new(LoadLine::new(Arc::clone(&arena), Box::new(sample))),
         registry,
-        scheduler: Scheduler::start(arena.lanes().cloned().unwrap()).unwrap(),
+        scheduler: Scheduler::start(arena.lanes().cloned().unwrap(), Box::new(|_, _| {})).unwrap(),
         arena,
         metrics,
         budget: Budget::new(1 << 20, 1 << 19),
@@ -42,7 +54,7 @@ fn server_under(ceiling: u64, load: Load) -> Server {
         admin_token: None,
         started: Instant::now(),
     };
-    Server { app: Arc::new(app) }
+    Server { app: Arc::new(app), resident }
 }
 
 async fn loaded() -> Server {
@@ -245,6 +257,33 @@ async fn readiness_follows_start_and_stop() {
     assert_eq!(response.headers()["connection"], "close");
     server.app.readiness.ready();
     assert!(!server.app.readiness.is_ready(), "a stopping server is not ready again");
+}
+
+#[tokio::test]
+async fn over_the_ceiling_the_server_is_not_ready_and_says_so_everywhere() {
+    let server = loaded().await;
+    let ready = async || server.call("GET", "/v2/health/ready", "").await;
+    let memory = async || json(server.call("GET", "/v2/memory", "").await).await;
+    assert_eq!(ready().await.status(), StatusCode::OK);
+    assert_eq!(memory().await["ceiling_breaches"], 0);
+    server.resident.store((1 << 26) + 1, Ordering::Relaxed);
+    let response = ready().await;
+    assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
+    assert!(response.headers().contains_key("retry-after"));
+    let expected = "the process holds 64 MiB of resident memory, more than the ceiling of 64 MiB";
+    assert_eq!(sentence(response).await, expected);
+    let seen = memory().await;
+    assert_eq!(
+        (&seen["process_resident_bytes"], &seen["ceiling_breaches"]),
+        (&Value::from((1 << 26) + 1), &Value::from(1))
+    );
+    // Who asks is answered all the same.
+    assert_eq!(server.call("POST", "/v2/models/digits/infer", one_image()).await.status(), StatusCode::OK);
+    server.resident.store(1 << 26, Ordering::Relaxed);
+    assert_eq!(ready().await.status(), StatusCode::OK);
+    assert_eq!(memory().await["ceiling_breaches"], 1);
+    let metrics = text(server.call("GET", "/metrics", "").await).await;
+    assert!(metrics.contains("\nplimsoll_ceiling_breaches_total 1\n"), "{metrics}");
 }
 
 #[tokio::test]

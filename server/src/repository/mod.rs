@@ -10,6 +10,8 @@ mod settings;
 
 mod stats;
 
+mod idle;
+
 mod loader;
 
 mod served;

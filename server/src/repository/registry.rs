@@ -1,6 +1,7 @@
 //! The catalogue of models and their states: what is loaded, and the only way to load and unload.
 
 use super::catalogue::{Entry, Indexed, NotServed, Slot, State};
+use super::idle::with_idle_times;
 use super::loader::Loader;
 use super::served::{self, Defaults, Served};
 use super::{Found, FoundVersion, ModelSettings, scan, scan_one};
@@ -252,7 +253,7 @@ impl Registry {
             (Arc::clone(self), name.to_string(), version.clone(), settings.clone());
         let load = move || Served::load(&name, &version, &settings, &registry);
         match self.loader.run(load).await {
-            Ok(result) => result.map_err(LoadFailed::Engine),
+            Ok(result) => result.map_err(|error| LoadFailed::Engine(with_idle_times(error, &self.ready()))),
             Err(_) => Err(LoadFailed::Lost),
         }
     }

@@ -81,7 +81,11 @@ impl Served {
         let Registry { defaults, arena, metrics, .. } = registry;
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let owner = owner(name, &found.version.to_string());
-        let terms = Terms { priority: settings.priority, pinned: settings.pin, cap_bytes: None };
+        let terms = Terms {
+            priority: settings.priority,
+            pinned: settings.pin,
+            cap_bytes: settings.memory_limit.map(|limit| limit.as_u64()),
+        };
         let narrowing = narrowing(settings);
         let source = Source { path: &found.file, narrowing: &narrowing, cache: defaults.cache.as_ref() };
         let model = Model::load(&source, &owner, defaults.limits, terms, arena)?;

@@ -2,6 +2,7 @@
 
 use super::Constant;
 use crate::config::{ConfigError, read_toml, values};
+use bytesize::ByteSize;
 use clap::ValueEnum;
 use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;
@@ -36,6 +37,9 @@ pub(crate) struct ModelSettings {
     pub(crate) priority: u8,
     /// Never unload this model to make room for another. Default false.
     pub(crate) pin: bool,
+    /// The most bytes that the model may hold, of the slab and of host memory. Default none: what is free.
+    #[serde(deserialize_with = "values::size_above_zero")]
+    pub(crate) memory_limit: Option<ByteSize>,
     /// For an output, the name of each class in the order of its last dimension.
     pub(crate) labels: BTreeMap<String, Vec<String>>,
     /// Requests that may wait, 1 to 65536. Default none: `queue_limit` in `[batching]`.
@@ -68,6 +72,7 @@ impl Default for ModelSettings {
             prepare: Vec::new(),
             priority: DEFAULT_PRIORITY,
             pin: false,
+            memory_limit: None,
             labels: BTreeMap::new(),
             queue_limit: None,
             timeout: None,

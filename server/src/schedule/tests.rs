@@ -110,7 +110,7 @@ fn digits() -> (Arc<Program>, Vec<Tensor>) {
 #[tokio::test]
 async fn a_job_runs_and_its_answer_comes_back() {
     let (program, inputs) = digits();
-    let scheduler = Scheduler::start(lanes(2)).unwrap();
+    let scheduler = Scheduler::start(lanes(2), Box::new(|_, _| {})).unwrap();
     let deadline = Instant::now() + Duration::from_secs(60);
     let tickets: Vec<_> = (0..3)
         .map(|_| {
@@ -131,7 +131,7 @@ async fn a_job_runs_and_its_answer_comes_back() {
 async fn a_deadline_that_passes_in_the_queue_is_told_in_time_and_frees_the_place() {
     let (program, inputs) = digits();
     // No lane ever takes the job.
-    let scheduler = Scheduler::start(lanes(0)).unwrap();
+    let scheduler = Scheduler::start(lanes(0), Box::new(|_, _| {})).unwrap();
     let begun = Instant::now();
     let ticket = scheduler.submit(class(1, 5, MS), program, inputs, Box::new(()), begun + 30 * MS).unwrap();
     assert_eq!(scheduler.queued(), 1);
@@ -143,9 +143,33 @@ async fn a_deadline_that_passes_in_the_queue_is_told_in_time_and_frees_the_place
 #[tokio::test]
 async fn a_caller_that_goes_away_frees_its_place() {
     let (program, inputs) = digits();
-    let scheduler = Scheduler::start(lanes(0)).unwrap();
+    let scheduler = Scheduler::start(lanes(0), Box::new(|_, _| {})).unwrap();
     let deadline = Instant::now() + Duration::from_secs(60);
     let ticket = scheduler.submit(class(1, 5, MS), program, inputs, Box::new(()), deadline).unwrap();
     drop(ticket);
     assert_eq!(scheduler.queued(), 0);
+}
+
+#[tokio::test]
+async fn a_burst_is_told_when_it_begins_and_not_for_each_run() {
+    let (program, inputs) = digits();
+    let lane = || (u64::MAX, Workspace::new(1).unwrap());
+    let (tell, told) = std::sync::mpsc::channel();
+    let on_burst = move |owner: &str, bytes| tell.send((owner.to_string(), bytes)).unwrap();
+    let pool = Pool::new(vec![lane()], vec![lane()]);
+    let scheduler = Scheduler::start(pool.clone(), Box::new(on_burst)).unwrap();
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let run = async || {
+        let ticket =
+            scheduler.submit(class(1, 5, MS), Arc::clone(&program), inputs.clone(), Box::new(()), deadline);
+        ticket.unwrap().wait().await.unwrap()
+    };
+    run().await;
+    assert_eq!(told.try_iter().count(), 0, "a steady lane was idle");
+    let steady = pool.take(1, plimsoll_engine::lane::Want::Steady).unwrap();
+    for _ in 0..3 {
+        run().await;
+    }
+    drop(steady);
+    assert_eq!(told.try_iter().collect::<Vec<_>>(), [("digits".to_string(), u64::MAX)]);
 }

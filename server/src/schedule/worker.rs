@@ -1,11 +1,12 @@
-//! The lanes and the workers: who runs a job, on what, and how its answer gets back.
+//! The workers: who runs a job, and how its answer gets back.
 
-use super::queue::{Admission, Class, Lanes, Place, Queue};
+use super::hall::{Entered, Hall, Needs, Turn};
+use super::queue::{Admission, Class, Place};
 use plimsoll_engine::error::Error;
-use plimsoll_engine::lane::{Lane, Pool, Want};
+use plimsoll_engine::lane::{Lane, Pool};
 use plimsoll_engine::program::{Program, Workspace};
 use plimsoll_engine::tensor::Tensor;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
@@ -46,27 +47,14 @@ pub(crate) enum Failed {
     Lost,
 }
 
-/// What all who run jobs share.
-struct Shared {
-    state: Mutex<State>,
-    /// There is a job and a lane for it, or the end has come.
-    work: Condvar,
-    /// Lanes are handed out and given back, never made for a request.
-    lanes: Pool<Workspace>,
-}
+type Workers = Hall<Job, Workspace>;
 
-struct State {
-    queue: Queue<Job>,
-    closed: bool,
-}
-
-/// A run that takes less than this is not worth a thread of its own: to wake one, and to be woken by it, takes
-/// tens of microseconds each, and an async thread may well be busy for as long as that.
-const SHORT: Duration = Duration::from_micros(200);
+/// Told when a burst begins: by whose run, and the bytes of the lane that it takes.
+pub(crate) type OnBurst = Box<dyn Fn(&str, u64) + Send + Sync>;
 
 /// The queue, the lanes and the workers.
 pub(crate) struct Scheduler {
-    shared: Arc<Shared>,
+    hall: Arc<Workers>,
     workers: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -75,20 +63,17 @@ impl Scheduler {
     ///
     /// # Errors
     /// The threads cannot be started.
-    pub(crate) fn start(lanes: Pool<Workspace>) -> anyhow::Result<Scheduler> {
+    pub(crate) fn start(lanes: Pool<Workspace>, on_burst: OnBurst) -> anyhow::Result<Scheduler> {
         let counters = lanes.counters();
-        let shared = Arc::new(Shared {
-            state: Mutex::new(State { queue: Queue::new(), closed: false }),
-            work: Condvar::new(),
-            lanes,
-        });
+        let (hall, on_burst) = (Arc::new(Hall::new(lanes)), Arc::new(on_burst));
         let workers = (0..counters.steady.lanes + counters.burst.lanes)
             .map(|at| {
-                let shared = Arc::clone(&shared);
-                Ok(std::thread::Builder::new().name(format!("worker-{at}")).spawn(move || work(&shared))?)
+                let (hall, on_burst) = (Arc::clone(&hall), Arc::clone(&on_burst));
+                let thread = std::thread::Builder::new().name(format!("worker-{at}"));
+                Ok(thread.spawn(move || work(&hall, &on_burst))?)
             })
             .collect::<anyhow::Result<_>>()?;
-        Ok(Scheduler { shared, workers: Mutex::new(workers) })
+        Ok(Scheduler { hall, workers: Mutex::new(workers) })
     }
 
     /// Admits a request, or says at once why not. A short run for which a lane is idle is done before this returns.
@@ -106,37 +91,25 @@ impl Scheduler {
         let (reply, answer) = oneshot::channel();
         let entered = Instant::now();
         let job = Job { program, inputs, held, deadline, entered, reply };
-        let mut state = self.shared.state();
-        if state.closed {
-            return Err(Admission::Closed);
-        }
-        let short = !class.service.is_zero() && class.service < SHORT;
-        if short
-            && state.queue.len() == 0
-            && let Some(lane) = self.shared.lanes.take(job.need_bytes(), Want::Steady)
-        {
-            drop(state);
-            run(&self.shared, lane, job);
-            return Ok(Ticket { shared: Arc::clone(&self.shared), place: None, deadline, answer });
-        }
-        let steady = self.shared.lanes.counters().steady;
-        let count = u32::try_from(steady.lanes).unwrap_or(u32::MAX);
-        let lanes = Lanes { count, busy: steady.busy == steady.lanes };
-        let place = state.queue.push(job, class, entered, deadline, lanes)?;
-        drop(state);
-        self.shared.work.notify_one();
-        Ok(Ticket { shared: Arc::clone(&self.shared), place: Some(place), deadline, answer })
+        let hall = Arc::clone(&self.hall);
+        let place = match self.hall.enter(job, class, entered, deadline)? {
+            Entered::Waits(place) => Some(place),
+            Entered::Now(lane, job) => {
+                run(&hall, lane, job);
+                None
+            }
+        };
+        Ok(Ticket { hall, place, deadline, answer })
     }
 
     /// Jobs that wait.
     pub(crate) fn queued(&self) -> usize {
-        self.shared.state().queue.len()
+        self.hall.queued()
     }
 
     /// Refuses further jobs, lets the workers finish those admitted, and waits for them.
     pub(crate) fn finish(&self) {
-        self.shared.state().closed = true;
-        self.shared.work.notify_all();
+        self.hall.close();
         let workers = std::mem::take(&mut *self.workers.lock().unwrap_or_else(PoisonError::into_inner));
         for worker in workers {
             // A worker that panicked has dropped its job's reply: its caller knows.
@@ -145,43 +118,24 @@ impl Scheduler {
     }
 }
 
-impl Job {
+impl Needs for Job {
     fn need_bytes(&self) -> u64 {
         self.program.workspace_bytes() as u64
     }
 }
 
-impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 /// A worker: takes a job and a lane for it, again and again.
-fn work(shared: &Shared) {
-    while let Some((lane, job)) = next(shared) {
-        run(shared, lane, job);
-    }
-}
-
-/// The first job for which there is a lane, or `None` when the end has come and nothing waits. A job may pass one
-/// before it that needs more workspace: it takes no lane that the other could use.
-fn next(shared: &Shared) -> Option<(Lane<Workspace>, Job)> {
-    let mut state = shared.state();
-    loop {
-        let lane = |job: &Job| shared.lanes.take(job.need_bytes(), Want::BurstToo);
-        if let Some(found) = state.queue.pop_with(lane) {
-            return Some(found);
+fn work(hall: &Workers, on_burst: &OnBurst) {
+    while let Some(Turn { lane, job, begins_burst }) = hall.next() {
+        if begins_burst {
+            on_burst(job.program.owner(), lane.bytes());
         }
-        if state.closed && state.queue.len() == 0 {
-            return None;
-        }
-        state = shared.work.wait(state).unwrap_or_else(PoisonError::into_inner);
+        run(hall, lane, job);
     }
 }
 
 /// Runs a job on a lane, gives the lane back and answers.
-fn run(shared: &Shared, mut lane: Lane<Workspace>, job: Job) {
+fn run(hall: &Workers, mut lane: Lane<Workspace>, job: Job) {
     let Job { program, inputs, held, deadline, entered, reply } = job;
     let started = Instant::now();
     let result = if started >= deadline {
@@ -197,19 +151,13 @@ fn run(shared: &Shared, mut lane: Lane<Workspace>, job: Job) {
     // model that was unloaded: both go before anyone is told.
     drop((inputs, held, program));
     // The lane too: whoever asks next finds it idle.
-    drop(lane);
-    let state = shared.state();
-    let more = state.queue.len() > 0 || state.closed;
-    drop(state);
-    if more {
-        shared.work.notify_one();
-    }
+    hall.give_back(lane);
     let _ = reply.send(result);
 }
 
 /// An admitted job's claim to its answer. Dropping it takes the job out of the queue if it still waits there.
 pub(crate) struct Ticket {
-    shared: Arc<Shared>,
+    hall: Arc<Workers>,
     /// Where the job waits, as far as this ticket knows; `None` once it has been answered.
     place: Option<Place>,
     deadline: Instant,
@@ -230,7 +178,7 @@ impl Ticket {
             Ok(Ok(result)) => result,
             Ok(Err(_)) => Err(Failed::Lost),
             Err(_) => {
-                let waited = self.place.take().and_then(|place| self.shared.state().queue.remove(place));
+                let waited = self.place.take().and_then(|place| self.hall.withdraw(place));
                 return Err(Failed::Expired { begun: waited.is_none() });
             }
         };
@@ -243,7 +191,7 @@ impl Drop for Ticket {
     fn drop(&mut self) {
         // A client that hung up, or whose deadline passed, frees its place for another.
         if let Some(place) = self.place {
-            let _ = self.shared.state().queue.remove(place);
+            let _ = self.hall.withdraw(place);
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::ALIGNMENT;
 use super::mapping::Mapping;
+use crate::device::allocated;
 use crate::error::Error;
 use crate::slab::{Extent, Holding, InUse};
 use memmap2::MmapMut;
@@ -31,11 +32,22 @@ unsafe impl Send for Block {}
 unsafe impl Sync for Block {}
 
 impl Block {
-    /// `bytes` zeroed bytes outside the slab.
+    /// `bytes` zeroed bytes outside the slab for weights or a workspace.
     ///
     /// # Errors
     /// The system does not give them.
     pub(crate) fn new(bytes: usize) -> Result<Block, Error> {
+        if bytes > 0 {
+            allocated();
+        }
+        Block::staging(bytes)
+    }
+
+    /// `bytes` zeroed bytes of host memory, for a moment: what is put together there goes elsewhere.
+    ///
+    /// # Errors
+    /// The system does not give them.
+    pub(crate) fn staging(bytes: usize) -> Result<Block, Error> {
         if bytes == 0 {
             return Ok(Block { first: NonNull::dangling(), len: 0, origin: Origin::Nothing });
         }

@@ -1,5 +1,6 @@
 //! The slab's memory: mapped and touched once, at start.
 
+use crate::device::allocated;
 use crate::slab::{Extent, Moving};
 use memmap2::{Advice, MmapMut, MmapOptions};
 use std::io;
@@ -27,6 +28,7 @@ impl Mapping {
         let _ = map.advise(Advice::HugePage);
         map.iter_mut().step_by(PAGE).for_each(|byte| *byte = 0);
         let first = map.as_mut_ptr();
+        allocated();
         Ok(Mapping { map, first })
     }
 

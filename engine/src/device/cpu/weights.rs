@@ -205,7 +205,7 @@ impl Wanted<'_> {
         let packed = unsafe { std::slice::from_raw_parts_mut(to.as_mut_ptr().cast::<f32>(), to.len() / 4) };
         let whole = self.constant.shape.iter().product::<usize>() * size;
         let Some(columns) = packing.columns.filter(|_| whole > UNPACKED_BYTES) else {
-            let mut laid = Block::new(whole)?;
+            let mut laid = Block::staging(whole)?;
             gather(&data, size, self.constant, laid.bytes_mut()).map_err(failed)?;
             self.kernel.pack(self.input, None, floats(&laid), packed);
             return Ok(());
@@ -221,7 +221,7 @@ impl Wanted<'_> {
                 if rest < most.max(columns.unit) + columns.unit { rest } else { most.max(columns.unit) };
             part.shape[columns.axis] = count;
             part.source = self.constant.source.slice(columns.axis, start, 1);
-            let mut laid = Block::new(part.shape.iter().product::<usize>() * size)?;
+            let mut laid = Block::staging(part.shape.iter().product::<usize>() * size)?;
             gather(&data, size, &part, laid.bytes_mut()).map_err(failed)?;
             self.kernel.pack(self.input, Some(count), floats(&laid), &mut packed[start * columns.height..]);
             start += count;

@@ -1,8 +1,6 @@
 use super::*;
 use proptest::prelude::*;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc;
-use std::time::Duration;
 
 /// Two steady lanes of 100 and 200 bytes, burst lanes of 150 and 400; a handle is the lane's number.
 fn pool() -> Pool<usize> {
@@ -36,16 +34,6 @@ fn burst_lanes_are_for_when_no_steady_lane_will_do() {
 }
 
 #[test]
-fn what_no_lane_can_hold_is_refused_rather_than_waited_for() {
-    let pool = pool();
-    let refusal = pool.take_wait(401, Want::BurstToo, || true).unwrap_err();
-    assert_eq!(refusal, NoLane::TooLarge { need_bytes: 401, largest_bytes: 400 });
-    let refusal = pool.take_wait(201, Want::Steady, || true).unwrap_err();
-    assert_eq!(refusal, NoLane::TooLarge { need_bytes: 201, largest_bytes: 200 });
-    assert_eq!(refusal.to_string(), "201 bytes of workspace are needed, the largest lane has 200");
-}
-
-#[test]
 fn a_lane_whose_run_panicked_comes_back() {
     let pool = Pool::new(vec![(100, 0)], vec![]);
     let run = std::panic::AssertUnwindSafe(|| {
@@ -60,74 +48,6 @@ fn a_lane_whose_run_panicked_comes_back() {
 }
 
 #[test]
-fn who_waits_gets_the_lane_that_comes_back() {
-    let pool = Pool::new(vec![(100, ())], vec![]);
-    let lane = pool.take(1, Want::Steady).unwrap();
-    std::thread::scope(|scope| {
-        let waits = scope.spawn(|| pool.take_wait(100, Want::Steady, || true).map(|lane| lane.index()));
-        while pool.counters().waiting == 0 {
-            std::thread::yield_now();
-        }
-        drop(lane);
-        assert_eq!(waits.join().unwrap(), Ok(0));
-    });
-    let counters = pool.counters();
-    assert_eq!((counters.waits, counters.waiting, counters.waiting_peak), (1, 0, 1));
-}
-
-#[test]
-fn who_is_no_longer_wanted_gives_up() {
-    let pool = Pool::new(vec![(100, ())], vec![]);
-    let _lane = pool.take(1, Want::Steady).unwrap();
-    let wanted = AtomicBool::new(true);
-    std::thread::scope(|scope| {
-        let waits =
-            scope.spawn(|| pool.take_wait(1, Want::Steady, || wanted.load(Ordering::SeqCst)).map(|_| ()));
-        while pool.counters().waiting == 0 {
-            std::thread::yield_now();
-        }
-        wanted.store(false, Ordering::SeqCst);
-        pool.wake();
-        assert_eq!(waits.join().unwrap(), Err(NoLane::GivenUp));
-    });
-    assert_eq!(pool.counters().waiting, 0);
-}
-
-#[test]
-fn a_panic_while_asked_leaves_nobody_counted_as_waiting() {
-    let pool = Pool::new(vec![(100, ())], vec![]);
-    let _lane = pool.take(1, Want::Steady).unwrap();
-    let wait =
-        std::panic::AssertUnwindSafe(|| pool.take_wait(1, Want::Steady, || panic!("a bug")).map(|_| ()));
-    assert!(std::panic::catch_unwind(wait).is_err());
-    assert_eq!(pool.counters().waiting, 0);
-}
-
-#[test]
-fn the_lane_that_a_large_batch_waits_for_is_kept_for_it() {
-    let pool = pool();
-    let (_small, _large) = (pool.take(1, Want::Steady).unwrap(), pool.take(1, Want::Steady).unwrap());
-    let burst = pool.take(300, Want::BurstToo).unwrap();
-    let (got, gets) = mpsc::channel();
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let lane = pool.take_wait(300, Want::BurstToo, || true).unwrap();
-            got.send(lane.index()).unwrap();
-        });
-        while pool.counters().waiting == 0 {
-            std::thread::yield_now();
-        }
-        assert_eq!(taken(&pool, 50, Want::BurstToo), Some(3), "no use to who waits");
-        drop(burst);
-        // Whether before or after the waiting one, 160 bytes do not get the lane of 400 while it waits.
-        let other = pool.take(160, Want::BurstToo);
-        assert!(other.is_none() || pool.counters().waiting == 0);
-        drop(other);
-        assert_eq!(gets.recv_timeout(Duration::from_secs(10)).unwrap(), 2);
-    });
-}
-
-#[test]
 fn counters_say_what_is_and_was_used() {
     let pool = pool();
     let lanes = [50, 50, 50].map(|need| pool.take(need, Want::BurstToo).unwrap());
@@ -138,7 +58,6 @@ fn counters_say_what_is_and_was_used() {
     assert_eq!(counters.steady, LaneUse { lanes: 2, busy: 1, busy_peak: 2, bytes, taken: 3 });
     let bytes = Use { used_bytes: 0, peak_bytes: 150 };
     assert_eq!(counters.burst, LaneUse { lanes: 2, busy: 0, busy_peak: 1, bytes, taken: 1 });
-    assert_eq!((counters.need_peak_bytes, counters.waits), (150, 0));
     assert!(format!("{pool:?} {_one:?}").contains("index: 1"));
 }
 
@@ -152,7 +71,12 @@ fn under_load_no_lane_is_handed_to_two() {
             scope.spawn(move || {
                 for run in 0..500 {
                     let need = if (run + thread) % 5 == 0 { 150 } else { 80 };
-                    let mut lane = pool.take_wait(need, Want::BurstToo, || true).unwrap();
+                    let mut lane = loop {
+                        match pool.take(need, Want::BurstToo) {
+                            Some(lane) => break lane,
+                            None => std::thread::yield_now(),
+                        }
+                    };
                     assert!(lane.bytes() >= need);
                     assert!(!held[lane.index()].swap(true, Ordering::SeqCst), "handed to two");
                     *lane.workspace() += 1;
@@ -163,7 +87,7 @@ fn under_load_no_lane_is_handed_to_two() {
     });
     let counters = pool.counters();
     assert_eq!(counters.steady.taken + counters.burst.taken, 3000);
-    assert_eq!((counters.steady.busy, counters.burst.busy, counters.waiting), (0, 0, 0));
+    assert_eq!((counters.steady.busy, counters.burst.busy), (0, 0));
 }
 
 proptest! {

@@ -1,6 +1,6 @@
 //! What has to happen before something fits: moves, evictions, or other figures.
 
-use super::{Bound, DoesNotFit, Move, Remedy, State, Terms, Unloading, rounded};
+use super::{Bound, DoesNotFit, Move, Remedy, State, Terms, Unloading};
 use crate::slab::compact::compact;
 use std::collections::BTreeMap;
 
@@ -35,9 +35,6 @@ struct Standing<'a> {
 
 impl State {
     pub(super) fn plan_fit(&self, owner: &str, bytes: u64, priority: u8, ceiling: u64) -> Fit {
-        if let Some(refusal) = self.over_cap(owner, bytes, ceiling) {
-            return Fit::Never(refusal);
-        }
         match self.moves_without(&[], bytes) {
             Some(moves) if moves.is_empty() => return Fit::Free,
             Some(moves) => return Fit::AfterMoves(moves),
@@ -106,22 +103,6 @@ impl State {
             standing.last_use = standing.last_use.max(entry.last_use);
         }
         standings.into_values().collect()
-    }
-
-    /// The refusal where `bytes` more would pass the owner's cap.
-    pub(super) fn over_cap(&self, owner: &str, bytes: u64, ceiling: u64) -> Option<DoesNotFit> {
-        let cap_bytes = self.terms(owner).cap_bytes?;
-        let free = cap_bytes.saturating_sub(self.held(owner));
-        let fits = rounded(bytes, self.extents.alignment()).is_some_and(|bytes| bytes <= free);
-        (!fits).then(|| DoesNotFit {
-            owner: owner.into(),
-            needed: bytes,
-            free,
-            ceiling,
-            holders: vec![],
-            bound: Bound::Cap { cap_bytes },
-            remedies: vec![Remedy::HigherCap],
-        })
     }
 
     /// The refusal where no free extent has `bytes`, with what would help.

@@ -1,15 +1,6 @@
 //! The slab as it stands at one moment, for reports and for tests.
 
-use super::{Extent, Placement, Slab, State, Terms, check_extents};
-
-/// Bytes in use at one moment, and the most that were.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Use {
-    /// In use, in bytes.
-    pub used_bytes: u64,
-    /// The most that were in use at once, in bytes.
-    pub peak_bytes: u64,
-}
+use super::{Extent, Placement, Slab, State, Terms, Use, check_extents};
 
 /// One region of the slab.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -95,8 +95,8 @@ fn the_least_recently_used_leave_first_and_who_does_not_help_stays() {
     };
     assert_eq!(evicted(25, 0), ["b"]);
     assert_eq!(evicted(50, 0), ["b", "c"]);
-    slab.set_terms("b", Terms { pinned: true, ..Terms::default() });
-    slab.set_terms("c", Terms { priority: 3, ..Terms::default() });
+    let _b = slab.agree("b", Terms { pinned: true, ..Terms::default() }, 0);
+    let _c = slab.agree("c", Terms { priority: 3, ..Terms::default() }, 0);
     assert_eq!(evicted(25, 0), ["a"]);
     assert_eq!(evicted(25, 3), ["c"]);
     drop(holdings);
@@ -122,21 +122,28 @@ fn what_runs_is_neither_evicted_nor_moved() {
 }
 
 #[test]
-fn more_than_the_region_needs_other_lines_and_more_than_a_cap_a_higher_cap() {
+fn more_than_the_region_needs_other_lines() {
     let slab = slab(100);
     let _other = slab.reserve("other", 10).unwrap();
     let Fit::Never(refusal) = slab.plan_fit("a", 101, 9) else { panic!("too large") };
     assert_eq!(refusal.remedies, [Remedy::OtherLines]);
-    slab.set_terms("a", Terms { cap_bytes: Some(30), ..Terms::default() });
-    let _first = slab.reserve("a", 20).unwrap();
-    let before = now(&slab);
-    let refusal = slab.reserve("a", 11).unwrap_err();
-    assert_eq!((refusal.free, refusal.bound), (10, Bound::Cap { cap_bytes: 30 }));
-    assert_eq!(slab.plan_fit("a", 11, 9), Fit::Never(refusal));
-    assert_eq!(now(&slab), before);
-    assert!(slab.reserve("a", 10).is_ok());
-    slab.forget_terms("a");
-    assert!(slab.reserve("a", 11).is_ok());
+}
+
+#[test]
+fn the_latest_terms_count_as_long_as_they_live() {
+    let slab = slab(100);
+    let priority = |priority| Terms { priority, ..Terms::default() };
+    let first = slab.agree("a", priority(1), 0);
+    let failed = slab.agree("a", priority(2), 40);
+    assert_eq!((slab.terms("a"), slab.before_bytes("a")), (priority(2), 40));
+    drop(failed);
+    assert_eq!((slab.terms("a"), slab.before_bytes("a")), (priority(1), 0), "it serves on as it was");
+    let successor = slab.agree("a", priority(3), 40);
+    drop(first);
+    assert_eq!((slab.terms("a"), slab.before_bytes("a")), (priority(3), 0), "the predecessor is gone");
+    drop(successor);
+    assert_eq!(slab.terms("a"), Terms::default());
+    assert!(slab.state().terms.is_empty());
 }
 
 #[test]
@@ -216,13 +223,14 @@ struct World {
     slab: Arc<Slab>,
     memory: Vec<Vec<u8>>,
     held: Vec<(String, Holding, u8)>,
+    agreed: Vec<Agreement>,
     mark: u8,
 }
 
 impl World {
     fn new(slab: Arc<Slab>) -> World {
         let memory = slab.layout().chunks().iter().map(|bytes| vec![0; *bytes as usize]).collect();
-        World { slab, memory, held: vec![], mark: 0 }
+        World { slab, memory, held: vec![], agreed: vec![], mark: 0 }
     }
 
     fn bytes(&mut self, extent: Extent) -> &mut [u8] {
@@ -272,7 +280,7 @@ fn filled(chunks: &[u64], loads: &[(u64, u8, u8)], gaps: &[bool], uses: &[u64]) 
     let mut world = World::new(Slab::new(layout, 1000));
     for (at, &(bytes, priority, pinned)) in loads.iter().enumerate() {
         let terms = Terms { priority, pinned: pinned == 0, cap_bytes: None };
-        world.slab.set_terms(&at.to_string(), terms);
+        world.agreed.push(world.slab.agree(&at.to_string(), terms, 0));
         let _full = world.load(&at.to_string(), bytes);
     }
     let mut gaps = gaps.iter().cycle();

@@ -23,7 +23,8 @@ fn a_refusal_names_the_headroom() {
     let text = ledger.reserve("detect", Kind::Staging, 40 * MIB).unwrap_err().to_string();
     assert_eq!(
         text,
-        "`detect` needs 40 MiB, 34 MiB of host memory free of the 64 MiB of memory.headroom; raise memory.headroom"
+        "`detect` needs 40 MiB, 34 MiB of host memory free of the 64 MiB of memory.headroom; fits with \
+         memory.headroom of at least 70 MiB"
     );
 }
 

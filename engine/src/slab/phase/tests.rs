@@ -1,46 +1,27 @@
 use super::*;
 
-fn take(phases: &mut Phases, bytes: u64) -> Result<u64, OutOfPhase> {
+fn take(phases: &Phases, bytes: u64) -> Result<u64, AfterStart> {
     phases.allocate(bytes, || Ok(bytes))
 }
 
 #[test]
-fn memory_is_allocated_while_starting_and_never_again() {
-    let mut phases = Phases::new();
-    assert_eq!(take(&mut phases, 10), Ok(10));
-    phases.ready().unwrap();
-    assert_eq!(take(&mut phases, 5), Err(OutOfPhase::Allocate { bytes: 5, now: Phase::Ready }));
-    phases.stop().unwrap();
-    assert_eq!(take(&mut phases, 5), Err(OutOfPhase::Allocate { bytes: 5, now: Phase::Stopping }));
-    assert_eq!(phases.allocated_bytes(), 10);
+fn memory_is_allocated_at_the_start_and_never_again() {
+    let mut phases = Phases::default();
+    assert_eq!(take(&phases, 10), Ok(10));
+    phases.ready(1);
+    assert_eq!(take(&phases, 5), Err(AfterStart { bytes: 5 }));
+    let refused: Result<(), AfterStart> = phases.allocate(10, || panic!("not called"));
+    assert_eq!(
+        refused.unwrap_err().to_string(),
+        "10 bytes of device memory asked for after the start, which alone allocates it"
+    );
 }
 
 #[test]
-fn a_refused_allocation_is_not_called_and_a_failed_one_not_counted() {
-    let mut phases = Phases::new();
-    let failed: Result<(), OutOfPhase> = phases.allocate(10, || Err(OutOfPhase::Free { now: Phase::Ready }));
-    assert!(failed.is_err());
-    assert_eq!(phases, Phases::new());
-    phases.ready().unwrap();
-    let refused: Result<(), OutOfPhase> = phases.allocate(10, || panic!("not called"));
-    assert!(refused.is_err());
-}
-
-#[test]
-fn memory_is_not_given_back_while_requests_may_run() {
-    let mut phases = Phases::new();
-    assert_eq!(phases.may_free(), Ok(()));
-    phases.ready().unwrap();
-    assert_eq!(phases.may_free(), Err(OutOfPhase::Free { now: Phase::Ready }));
-    phases.stop().unwrap();
-    assert_eq!(phases.may_free(), Ok(()));
-}
-
-#[test]
-fn a_phase_moves_forward_only_and_a_call_out_of_order_changes_nothing() {
-    let mut phases = Phases::new();
-    phases.stop().unwrap();
-    assert_eq!(phases.ready(), Err(OutOfPhase::Move { now: Phase::Stopping, next: Phase::Ready }));
-    assert!(phases.stop().is_err());
-    assert_eq!(phases.now(), Phase::Stopping);
+fn what_comes_after_the_start_is_counted_from_its_first_end() {
+    let mut phases = Phases::default();
+    assert_eq!(phases.after_ready(3), 0);
+    phases.ready(3);
+    phases.ready(5);
+    assert_eq!((phases.after_ready(3), phases.after_ready(5)), (0, 2));
 }

@@ -13,13 +13,13 @@ fn unloading(owner: &str, mib: u64, idle_ms: Option<u64>) -> Unloading {
 }
 
 #[test]
-fn a_refusal_names_the_settings_and_the_models_that_would_help() {
-    let fp16 = Remedy::Setting { setting: "precision = fp16".into(), bytes: 410 * MIB };
+fn a_refusal_names_the_models_that_would_help() {
     let unload = Remedy::Unload(vec![unloading("segment", 300, Some(12 * 60_000 + 5_000))]);
+    let other = Remedy::Unload(vec![unloading("ocr", 410, None)]);
     assert_eq!(
-        refusal(Bound::Sum, vec![fp16, unload]),
-        "`detect` needs 812 MiB, 640 MiB free under the ceiling of 2.0 GiB; fits with precision = fp16 (410 MiB) or \
-         after unloading `segment` (300 MiB, idle 12 min)"
+        refusal(Bound::Sum, vec![unload, other]),
+        "`detect` needs 812 MiB, 640 MiB free under the ceiling of 2.0 GiB; fits after unloading `segment` (300 MiB, \
+         idle 12 min) or after unloading `ocr` (410 MiB)"
     );
 }
 
@@ -32,8 +32,12 @@ fn a_refusal_says_what_was_in_the_way() {
          after unloading `segment` (300 MiB) and `ocr` (12 MiB, idle 0 s)"
     );
     assert_eq!(
-        refusal(Bound::Cap { cap_bytes: 700 * MIB }, vec![Remedy::HigherCap]),
-        "`detect` needs 812 MiB, 640 MiB free under its own cap of 700 MiB; fits only with a higher cap of its own"
+        refusal(
+            Bound::Cap { cap_bytes: 700 * MIB },
+            vec![Remedy::Setting { setting: "memory_limit", bytes: 872 * MIB + 1 }]
+        ),
+        "`detect` needs 812 MiB, 640 MiB free under its memory_limit of 700 MiB; fits with memory_limit of at least \
+         873 MiB"
     );
 }
 
@@ -44,6 +48,12 @@ fn a_refusal_without_remedies_names_the_largest_holders() {
         "`detect` needs 812 MiB, 640 MiB free under the ceiling of 2.0 GiB; unload `segment` (300 MiB), or raise \
          memory.ceiling"
     );
+}
+
+#[test]
+fn a_setting_is_never_said_too_low() {
+    let said = [1, 1024, 1025, MIB, MIB + 1, 3 << 30].map(size_up);
+    assert_eq!(said, ["1 KiB", "1 KiB", "2 KiB", "1024 KiB", "2 MiB", "3072 MiB"]);
 }
 
 #[test]

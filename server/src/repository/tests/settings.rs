@@ -21,6 +21,7 @@ fn every_key_is_read() {
         max_delay = "2ms"
         priority = 9
         pin = true
+        memory_limit = "40MiB"
         queue_limit = 16
         timeout = "1s"
         prepare = [{ image = [1, 3, 224, 224] }, { image = [8, 3, 224, 224] }]
@@ -41,6 +42,7 @@ fn every_key_is_read() {
     assert_eq!(settings.max_delay, Some(Duration::from_millis(2)));
     assert_eq!(settings.timeout, Some(Duration::from_secs(1)));
     assert_eq!((settings.priority, settings.pin), (9, true));
+    assert_eq!(settings.memory_limit, Some(bytesize::ByteSize::mib(40)));
     assert_eq!(settings.prepare[1]["image"], [8, 3, 224, 224]);
     assert_eq!(settings.dims["height"], 480);
     assert_eq!(settings.constants["sr"], Constant { shape: vec![], values: Values::Ints(vec![16000]) });
@@ -52,7 +54,8 @@ fn a_wrong_key_names_its_line_and_the_nearest_right_one() {
     assert_eq!(
         read("pin = true\nmax_bach = 8\n").unwrap_err(),
         "digits/model.toml:2:1: unknown key `max_bach` at the top level; did you mean `max_batch`? (keys: \
-         constants, dims, labels, max_batch, max_delay, pin, precision, prepare, priority, queue_limit, timeout)"
+         constants, dims, labels, max_batch, max_delay, memory_limit, pin, precision, prepare, priority, queue_limit, \
+         timeout)"
     );
 }
 
@@ -82,6 +85,10 @@ fn a_wrong_value_names_what_was_expected_and_what_came() {
         (
             "labels = { scores = \"cat\" }",
             "1:21: `scores` in [labels]: expected an array, got string \"cat\"",
+        ),
+        (
+            "memory_limit = 0",
+            "1:16: `memory_limit` at the top level: expected a size above zero such as \"2GiB\", got integer `0`",
         ),
         ("labels = 3", "1:10: `labels` at the top level: expected a table, got integer `3`"),
     ] {

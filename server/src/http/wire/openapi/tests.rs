@@ -1,15 +1,21 @@
 use super::*;
+use crate::http::Memory;
 use crate::http::wire::metadata::{
     BatchStats, ErrorBody, IndexEntry, MemoryUsage, ModelConfig, ModelMetadata, ModelState, ModelStats,
     ServerMetadata, Statistics,
 };
 use crate::http::wire::request;
 use crate::http::wire::response::{InferResponse, Output, encode};
+use crate::load_line::LoadLine;
+use crate::process;
 use bytes::Bytes;
+use plimsoll_engine::arena::{Arena, Lines};
 use plimsoll_engine::import::{Dim, Port, Signature};
+use plimsoll_engine::slab::{Fixed, What};
 use plimsoll_engine::tensor::{DType, Tensor};
 use serde::Serialize;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 fn document() -> Value {
     serde_json::from_str(OPENAPI).unwrap()
@@ -41,6 +47,15 @@ fn each_operation(document: &Value, mut visit: impl FnMut(&str, &Value)) {
         let operation = &document["paths"][&path][method.to_lowercase()];
         visit(&format!("{method} {path}"), operation);
     }
+}
+
+/// Memory to which something has happened.
+fn arena() -> Arc<Arena> {
+    let fixed = Fixed { ceiling: 1 << 20, headroom: 1 << 18, ..Fixed::default() };
+    let lines = Lines { fixed, reserve: 1 << 16, lanes: 1, workspace: None, threads: 1 };
+    let arena = Arena::take(&lines, || 1).unwrap();
+    arena.record(What::Load, "digits:1", 1);
+    arena
 }
 
 fn signature() -> Signature {
@@ -176,6 +191,7 @@ fn every_body_that_is_sent_is_described() {
     let signature = signature();
     let versions = ["1".to_string()];
     check("Error", &ErrorBody { error: "no" });
+    check("Memory", &Memory::of(&arena(), &LoadLine::new(arena(), Box::new(process::resident)).look()));
     check("ServerMetadata", &ServerMetadata::THIS);
     check("ModelMetadata", &ModelMetadata::new("m", &versions, &signature));
     check("ModelConfig", &ModelConfig::new("m", "model.onnx", &signature));

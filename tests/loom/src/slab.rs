@@ -1,0 +1,6 @@
+//! What the pool of lanes takes from the slab.
+
+#[path = "../../../engine/src/slab/used.rs"]
+mod used;
+
+pub use used::Use;
