@@ -6,7 +6,7 @@ mod report;
 
 use super::compact::Move;
 use super::events::{Event, Events, What};
-use super::extents::{Extent, Extents, rounded};
+use super::extents::{Extent, Extents};
 use super::refusal::{Bound, DoesNotFit, Remedy, Unloading};
 use super::regions::{Layout, check_extents};
 use super::used::Use;

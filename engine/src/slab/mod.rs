@@ -32,7 +32,6 @@ pub use events::{Event, Events, What};
 pub use extents::{Extent, Extents, Misplaced};
 pub use holdings::{
     Agreement, CannotMove, Fit, HeldExtent, Holding, InUse, Moving, Placement, Region, Slab, Snapshot, Terms,
-    Use,
 };
 pub use ledger::{Account, Fixed, Held, Kind, Ledger, Reservation};
 pub use phase::{AfterStart, Phases};
