@@ -2,8 +2,7 @@
 //!
 //! Tools that run one model without a ceiling use an arena of the heap, which refuses nothing.
 
-use crate::device;
-use crate::device::cpu::{ALIGNMENT, Block, Mapping, Room, Workspace};
+use crate::device::{self, Choice, Device, Memory, Room, Workspace};
 use crate::error::{Error, size};
 use crate::lane::{Counters, Pool};
 use crate::slab::{
@@ -16,6 +15,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// The lines to draw, and the lanes to make.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Lines {
+    /// What computes.
+    pub device: Choice,
     /// The lines of the ledger; `slab` is computed and may be left 0.
     pub fixed: Fixed,
     /// Bytes that weights can never take.
@@ -63,6 +64,7 @@ pub type Evict = Box<dyn Fn(&str) -> bool + Send + Sync>;
 
 /// The memory that models live in.
 pub struct Arena {
+    device: Arc<dyn Device>,
     ledger: Arc<Ledger>,
     backing: Backing,
     /// Counts runs, as a clock for "least recently used".
@@ -85,7 +87,7 @@ pub struct Allocations {
 
 enum Backing {
     Heap,
-    Slab { slab: Arc<Slab>, mapping: Arc<Mapping>, lanes: Pool<Workspace> },
+    Slab { slab: Arc<Slab>, memory: Arc<dyn Memory>, lanes: Pool<Workspace> },
 }
 
 impl Arena {
@@ -94,32 +96,40 @@ impl Arena {
     /// # Errors
     /// The lines leave no room, or the system does not give the memory; the figures are told.
     pub fn take(lines: &Lines, now_ms: fn() -> u64) -> Result<Arc<Arena>, NoArena> {
-        let bytes = lines.fixed.for_slab() / ALIGNMENT * ALIGNMENT;
+        let device = lines.device.open();
+        let bytes = lines.fixed.for_slab() / device.alignment() * device.alignment();
         if bytes == 0 {
             return Err(NoArena::NothingLeft(lines.fixed));
         }
         let share = bytes / 8 / lines.lanes.max(1) as u64;
         let sizes = LaneSizes { steady: lines.lanes, workspace_bytes: lines.workspace.unwrap_or(share) };
-        let layout = Layout::new(&[bytes], sizes, lines.reserve, ALIGNMENT)?;
+        let layout = Layout::new(&[bytes], sizes, lines.reserve, device.alignment())?;
         let phases = Phases::default();
-        let map = || Mapping::new(bytes as usize).map_err(|source| NoArena::Refused { bytes, source });
-        let mapping = Arc::new(phases.allocate(bytes, map)?);
-        let [steady, burst] =
-            Workspace::lanes(&mapping, layout.clone(), lines.threads).map_err(NoArena::Threads)?;
+        let take = || device.memory(bytes).map_err(|source| NoArena::Refused { bytes, source });
+        let memory = phases.allocate(bytes, take)?;
+        let lanes = device.lanes(&memory, layout.clone(), lines.threads);
+        let [steady, burst] = lanes.map_err(NoArena::Threads)?;
         let lanes = Pool::new(steady, burst);
         let slab = Slab::new(layout, lines.fixed.ceiling);
         let ledger = Ledger::new(Fixed { slab: bytes, ..lines.fixed });
-        Ok(Arc::new(Arena::new(ledger, Backing::Slab { slab, mapping, lanes }, phases, now_ms)))
+        Ok(Arc::new(Arena::new(device, ledger, Backing::Slab { slab, memory, lanes }, phases, now_ms)))
     }
 
     /// An arena of the heap, which refuses nothing.
     pub fn unlimited() -> Arc<Arena> {
-        Arc::new(Arena::new(Ledger::unlimited(), Backing::Heap, Phases::default(), || 0))
+        let device = Choice::default().open();
+        Arc::new(Arena::new(device, Ledger::unlimited(), Backing::Heap, Phases::default(), || 0))
     }
 
-    fn new(ledger: Arc<Ledger>, backing: Backing, phases: Phases, now_ms: fn() -> u64) -> Arena {
+    fn new(
+        device: Arc<dyn Device>,
+        ledger: Arc<Ledger>,
+        backing: Backing,
+        phases: Phases,
+        now_ms: fn() -> u64,
+    ) -> Arena {
         let (uses, evict, phases) = (AtomicU64::new(0), Mutex::default(), Mutex::new(phases));
-        Arena { ledger, backing, uses, evict, phases, granting: Mutex::default(), now_ms }
+        Arena { device, ledger, backing, uses, evict, phases, granting: Mutex::default(), now_ms }
     }
 
     /// The start is over: from now on no device memory is allocated.
@@ -131,6 +141,11 @@ impl Arena {
     pub fn allocations(&self) -> Allocations {
         let total = device::allocations();
         Allocations { total, after_ready: lock(&self.phases).after_ready(total) }
+    }
+
+    /// What computes.
+    pub(crate) fn device(&self) -> &dyn Device {
+        &*self.device
     }
 
     /// The account of host memory.
@@ -241,23 +256,24 @@ impl Arena {
     /// # Errors
     /// There is no room and none can be made.
     pub(crate) fn room(&self, owner: &str, bytes: u64) -> Result<Room, Error> {
-        let Backing::Slab { slab, mapping, .. } = &self.backing else {
-            return Ok(Room::Own(Block::new(bytes as usize)?));
+        let Backing::Slab { slab, memory, .. } = &self.backing else {
+            let own = self.device.memory(bytes).map_err(|_| Error::Memory { bytes: bytes as usize })?;
+            return Ok(Room::own(own, bytes));
         };
         // Others may take what was made free: then room is made again, a few times.
         const ATTEMPTS: usize = 8;
         let mut refused = None;
         for _ in 0..ATTEMPTS {
-            let whole = bytes.next_multiple_of(ALIGNMENT);
+            let whole = bytes.next_multiple_of(self.device.alignment());
             match self.grant(owner, whole, || slab.reserve(owner, bytes)) {
-                Ok(holding) => return Ok(Room::Slab(holding, Arc::clone(mapping))),
+                Ok(holding) => return Ok(Room::in_slab(holding, Arc::clone(memory))),
                 // What others hold is not in the way.
                 Err(refusal @ DoesNotFit { bound: Bound::Cap { .. }, .. }) => {
                     refused = Some(refusal);
                     break;
                 }
                 Err(refusal) => {
-                    if !self.make_room(slab, mapping, owner, bytes)? {
+                    if !self.make_room(slab, &**memory, owner, bytes)? {
                         refused = Some(refusal);
                         break;
                     }
@@ -273,7 +289,7 @@ impl Arena {
     fn make_room(
         &self,
         slab: &Arc<Slab>,
-        mapping: &Mapping,
+        memory: &dyn Memory,
         owner: &str,
         bytes: u64,
     ) -> Result<bool, DoesNotFit> {
@@ -296,12 +312,12 @@ impl Arena {
             }
             self.record(What::Evict, owner, held);
         }
-        Ok(moves.into_iter().all(|step| self.move_weights(slab, mapping, step)) || !owners.is_empty())
+        Ok(moves.into_iter().all(|step| self.move_weights(slab, memory, step)) || !owners.is_empty())
     }
 
-    fn move_weights(&self, slab: &Arc<Slab>, mapping: &Mapping, step: Move) -> bool {
+    fn move_weights(&self, slab: &Arc<Slab>, memory: &dyn Memory, step: Move) -> bool {
         let Ok(moving) = slab.start_move(step) else { return false };
-        mapping.carry(moving);
+        memory.carry(moving);
         self.record(What::Move, "", step.from.bytes);
         true
     }

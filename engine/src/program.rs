@@ -1,8 +1,8 @@
 //! A model made ready for one set of input shapes, and the workspace that a worker runs it in.
 
 use crate::arena::Arena;
-use crate::device::cpu::CpuProgram;
-pub use crate::device::cpu::Workspace;
+use crate::device::Runnable;
+pub use crate::device::Workspace;
 use crate::error::Error;
 use crate::import::{Panicked, Reference, Signature, caught};
 use crate::plan::{Plan, Report};
@@ -13,7 +13,7 @@ use std::sync::Arc;
 /// How a program computes.
 pub(crate) enum Executor {
     /// Step by step, as planned.
-    Planned(CpuProgram),
+    Planned(Box<dyn Runnable>),
     /// As tract's own plan; the text says why the model is not planned, where nobody asked for this.
     Whole(Reference, Option<String>),
 }
@@ -98,9 +98,9 @@ impl Program {
         match &self.executor {
             Executor::Whole(reference, _) => workspace.host.scope(|| reference.run(inputs, outputs)),
             Executor::Planned(program) => {
-                workspace.at_least(self.workspace_bytes())?;
-                let Workspace { block, threads, host, .. } = workspace;
-                let run = || program.run(block, threads, inputs, outputs, self.arena.tick());
+                let Workspace { lane, host } = workspace;
+                lane.at_least(self.workspace_bytes())?;
+                let run = || program.run(lane.as_mut(), inputs, outputs, self.arena.tick());
                 // A worker must outlive a fault in a kernel.
                 host.scope(|| caught(run)).unwrap_or_else(|Panicked(reason)| Err(Error::Fault { reason }))
             }

@@ -5,7 +5,7 @@ const MIB: u64 = 1 << 20;
 /// An arena under a ceiling of 16 MiB, with a lane and a reserve of 1 MiB each.
 fn arena() -> Arc<Arena> {
     let fixed = Fixed { ceiling: 16 * MIB, headroom: 4 * MIB, ..Fixed::default() };
-    let lines = Lines { fixed, reserve: MIB, lanes: 1, workspace: Some(MIB), threads: 1 };
+    let lines = Lines { fixed, reserve: MIB, lanes: 1, workspace: Some(MIB), threads: 1, ..Lines::default() };
     Arena::take(&lines, || 7).unwrap()
 }
 

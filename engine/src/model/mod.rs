@@ -5,9 +5,9 @@ mod origin;
 pub use origin::Source;
 
 use crate::arena::Arena;
-use crate::device::cpu::{Prepared, WeightStore};
+use crate::device::Constants;
 use crate::error::{Error, shapes_text};
-use crate::fuse::{Fused, Preferences, fuse};
+use crate::fuse::{Fused, fuse};
 use crate::graph::Graph;
 use crate::import::{Lowered, Signature};
 use crate::plan::layout;
@@ -47,7 +47,7 @@ pub struct Model {
     /// Held while a program is prepared, so that two callers do not prepare the same one.
     preparing: Mutex<()>,
     /// Packed constants, shared by the programs.
-    weights: WeightStore,
+    constants: Constants,
     _terms: Option<Agreement>,
 }
 
@@ -73,7 +73,7 @@ impl Model {
             arena: Arc::clone(arena),
             programs: Mutex::new(LruCache::new(limits.programs)),
             preparing: Mutex::new(()),
-            weights: WeightStore::default(),
+            constants: arena.device().constants(),
             _terms: terms,
         })
     }
@@ -124,7 +124,7 @@ impl Model {
     /// As for [`Model::program`], as far as the import goes.
     pub fn fused(&self, shapes: &[Shape]) -> Result<Option<Fused>, Error> {
         match self.origin.import()?.import.lowered(shapes, self.limits.whole)? {
-            Lowered::Graph(graph) => Ok(Some(fuse(graph, &Preferences::default()))),
+            Lowered::Graph(graph) => Ok(Some(fuse(graph, &self.arena.device().preferences()))),
             Lowered::Whole(..) => Ok(None),
         }
     }
@@ -139,7 +139,7 @@ impl Model {
 
     /// What computes for these shapes, and the host memory that it holds.
     fn executor(&self, shapes: &[Shape]) -> Result<(Executor, Option<Reservation>), Error> {
-        let preferences = Preferences::default();
+        let preferences = self.arena.device().preferences();
         if let Some(graph) = self.origin.kept_graph(shapes, &preferences) {
             match self.planned(graph, shapes) {
                 // Weights that were kept are gone: they are imported again.
@@ -169,13 +169,13 @@ impl Model {
     fn planned(&self, graph: Graph, shapes: &[Shape]) -> Result<(Executor, Option<Reservation>), Error> {
         let layout = layout(&graph);
         let host = self.reserve(layout.host_bytes())?;
-        let prepared = Prepared::new(graph, layout, self.limits.threads)?;
+        let prepared = self.arena.device().prepare(graph, layout, self.limits.threads)?;
         let needed = prepared.plan().workspace_bytes;
         if let Some(lane_bytes) = self.arena.largest_workspace().filter(|bytes| needed > *bytes) {
             return Err(self.too_large(shapes, needed as usize, lane_bytes as usize));
         }
         let room = |bytes| self.arena.room(&self.owner, bytes);
-        let program = prepared.finish(&self.weights, self.origin.kept().as_ref(), room)?;
+        let program = prepared.finish(&self.constants, self.origin.kept().as_ref(), &room)?;
         Ok((Executor::Planned(program), host))
     }
 

@@ -2,7 +2,7 @@
 
 use crate::arena::Arena;
 use crate::cache::{Cache, Pieces, Shelf};
-use crate::device::cpu::Kept;
+use crate::device::Kept;
 use crate::error::Error;
 use crate::fuse::Preferences;
 use crate::graph::{DataFile, Graph, GraphRecord, Likeness};

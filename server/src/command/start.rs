@@ -8,6 +8,7 @@ use crate::repository::{Defaults, Precision, Registry};
 use anyhow::{Context, bail};
 use plimsoll_engine::arena::{Arena, Lines};
 use plimsoll_engine::cache::Cache;
+use plimsoll_engine::device::Choice;
 use plimsoll_engine::graph::DataFile;
 use plimsoll_engine::model::Limits;
 use plimsoll_engine::slab::Fixed;
@@ -132,7 +133,7 @@ fn lines(config: &Config, lanes: usize) -> anyhow::Result<Lines> {
         Workspace::Size(size) => Some(size.as_u64()),
     };
     let (reserve, threads) = (limits.reserve.as_u64(), config.device.threads);
-    Ok(Lines { fixed, reserve, lanes, workspace, threads })
+    Ok(Lines { device: Choice::Cpu, fixed, reserve, lanes, workspace, threads })
 }
 
 /// Milliseconds since the epoch, to date what happens to the memory.

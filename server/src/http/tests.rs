@@ -31,7 +31,14 @@ struct Server {
 fn server_under(ceiling: u64, load: Load) -> Server {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../models");
     let fixed = Fixed { ceiling, headroom: ceiling / 4, ..Fixed::default() };
-    let lines = Lines { fixed, reserve: ceiling / 10, lanes: 1, workspace: Some(32 << 10), threads: 1 };
+    let lines = Lines {
+        fixed,
+        reserve: ceiling / 10,
+        lanes: 1,
+        workspace: Some(32 << 10),
+        threads: 1,
+        ..Lines::default()
+    };
     let arena = Arena::take(&lines, || 0).unwrap();
     let metrics = Metrics::new().unwrap();
     let limits = Limits::default();

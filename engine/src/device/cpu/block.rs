@@ -1,10 +1,9 @@
 //! Aligned memory: of its own, or an extent of the slab.
 
 use super::ALIGNMENT;
-use super::mapping::Mapping;
-use crate::device::allocated;
+use crate::device::{Memory, allocated};
 use crate::error::Error;
-use crate::slab::{Extent, Holding, InUse};
+use crate::slab::Extent;
 use memmap2::MmapMut;
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::NonNull;
@@ -23,7 +22,7 @@ enum Origin {
     /// Given back to the system as soon as the block goes, which an allocator puts off.
     Mapped(#[allow(dead_code)] MmapMut),
     /// Kept alive as long as the block.
-    Slab(#[allow(dead_code)] Arc<Mapping>),
+    Slab(#[allow(dead_code)] Arc<dyn Memory>),
 }
 
 // SAFETY: a block is plain memory that its holder owns.
@@ -32,7 +31,7 @@ unsafe impl Send for Block {}
 unsafe impl Sync for Block {}
 
 impl Block {
-    /// `bytes` zeroed bytes outside the slab for weights or a workspace.
+    /// `bytes` zeroed bytes outside the slab for a workspace.
     ///
     /// # Errors
     /// The system does not give them.
@@ -68,9 +67,9 @@ impl Block {
     ///
     /// # Safety
     /// Nobody else uses the extent as long as the block lives.
-    pub(crate) unsafe fn in_slab(mapping: &Arc<Mapping>, extent: Extent) -> Block {
-        let first = NonNull::new(mapping.at(extent)).unwrap_or(NonNull::dangling());
-        Block { first, len: extent.bytes as usize, origin: Origin::Slab(Arc::clone(mapping)) }
+    pub(crate) unsafe fn in_slab(memory: &Arc<dyn Memory>, extent: Extent) -> Block {
+        let first = NonNull::new(memory.at(extent)).unwrap_or(NonNull::dangling());
+        Block { first, len: extent.bytes as usize, origin: Origin::Slab(Arc::clone(memory)) }
     }
 
     /// How many bytes there are.
@@ -95,42 +94,6 @@ impl Drop for Block {
         if let Origin::Heap(layout) = self.origin {
             // SAFETY: allocated in `new` with this layout.
             unsafe { dealloc(self.first.as_ptr(), layout) };
-        }
-    }
-}
-
-/// Room for weights: it may move between runs where it lies in the slab.
-pub(crate) enum Room {
-    /// Of the heap, for tools that work without a ceiling.
-    Own(Block),
-    /// An extent of the slab.
-    Slab(Holding, Arc<Mapping>),
-}
-
-/// Room that stays where it is as long as this lives.
-pub(crate) struct Held<'a> {
-    /// The first byte.
-    pub(crate) first: *mut u8,
-    _in_use: Option<InUse<'a>>,
-}
-
-impl Room {
-    /// Bytes held.
-    pub(crate) fn bytes(&self) -> usize {
-        match self {
-            Room::Own(block) => block.len(),
-            Room::Slab(holding, _) => holding.bytes() as usize,
-        }
-    }
-
-    /// Keeps the room where it is; `now` is a count that goes up with time.
-    pub(crate) fn hold(&self, now: u64) -> Held<'_> {
-        match self {
-            Room::Own(block) => Held { first: block.as_ptr(), _in_use: None },
-            Room::Slab(holding, mapping) => {
-                let in_use = holding.use_at(now);
-                Held { first: mapping.at(in_use.placement().extent), _in_use: Some(in_use) }
-            }
         }
     }
 }

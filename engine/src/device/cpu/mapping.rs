@@ -1,12 +1,12 @@
 //! The slab's memory: mapped and touched once, at start.
 
-use crate::device::allocated;
+use crate::device::{Memory, allocated};
 use crate::slab::{Extent, Moving};
 use memmap2::{Advice, MmapMut, MmapOptions};
 use std::io;
 
 /// Anonymous memory of the process, all of it resident.
-pub(crate) struct Mapping {
+pub(super) struct Mapping {
     map: MmapMut,
     first: *mut u8,
 }
@@ -21,7 +21,7 @@ impl Mapping {
     ///
     /// # Errors
     /// The system does not give them.
-    pub(crate) fn new(bytes: usize) -> io::Result<Mapping> {
+    pub(super) fn new(bytes: usize) -> io::Result<Mapping> {
         const PAGE: usize = 4096;
         let mut map = MmapOptions::new().len(bytes.max(1)).map_anon()?;
         // Large pages make the first touch several times cheaper; where there are none, small ones do.
@@ -33,20 +33,21 @@ impl Mapping {
     }
 
     /// Bytes mapped.
-    pub(crate) fn len(&self) -> usize {
+    fn len(&self) -> usize {
         self.map.len()
     }
+}
 
-    /// The first byte of an extent of the slab, whose one chunk this is.
-    pub(crate) fn at(&self, extent: Extent) -> *mut u8 {
+impl Memory for Mapping {
+    // The slab is one chunk.
+    fn at(&self, extent: Extent) -> *mut u8 {
         let end = extent.end_bytes() as usize;
         assert!(extent.chunk == 0 && end <= self.len(), "an extent outside the slab");
         // SAFETY: inside the mapping, as was just checked.
         unsafe { self.first.add(extent.offset_bytes as usize) }
     }
 
-    /// Does what a move has claimed: copies the bytes of one extent to another, which may overlap it.
-    pub(crate) fn carry(&self, moving: Moving) {
+    fn carry(&self, moving: Moving) {
         let (from, to) = (moving.step().from, moving.step().to);
         let bytes = from.bytes.min(to.bytes) as usize;
         // SAFETY: both lie inside the mapping (`at` checks); the slab has claimed them for this move, and whoever

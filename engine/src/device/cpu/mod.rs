@@ -4,20 +4,65 @@ mod args;
 mod bind;
 mod block;
 mod kernels;
+mod lane;
 mod mapping;
 mod memory;
 mod program;
 mod threads;
 mod weights;
-mod workspace;
 
-pub(crate) use block::{Block, Room};
-pub(crate) use mapping::Mapping;
-pub(crate) use program::{CpuProgram, Prepared};
-pub(crate) use threads::Threads;
-pub(crate) use weights::{Kept, WeightStore};
-pub use workspace::Workspace;
+pub(super) use lane::CpuLane;
+
+use super::{Constants, Device, Lanes, Memory, NoKernel, Prepared};
+use crate::error::Error;
+use crate::fuse::Preferences;
+use crate::graph::Graph;
+use crate::{plan, slab};
+use mapping::Mapping;
+use std::io;
+use std::sync::Arc;
+use threads::Threads;
+use weights::WeightStore;
 
 /// Bytes that every extent and every block of a workspace starts at a multiple of: a line of the cache, and the
 /// widest vector.
-pub(crate) const ALIGNMENT: u64 = 64;
+const ALIGNMENT: u64 = 64;
+
+/// The processor.
+pub(super) struct Cpu;
+
+impl Device for Cpu {
+    fn preferences(&self) -> Preferences {
+        Preferences::default()
+    }
+
+    fn alignment(&self) -> u64 {
+        ALIGNMENT
+    }
+
+    fn memory(&self, bytes: u64) -> io::Result<Arc<dyn Memory>> {
+        Ok(Arc::new(Mapping::new(bytes as usize)?))
+    }
+
+    fn lanes(
+        &self,
+        memory: &Arc<dyn Memory>,
+        layout: slab::Layout,
+        threads: usize,
+    ) -> Result<[Lanes; 2], Error> {
+        CpuLane::all(memory, layout, threads)
+    }
+
+    fn constants(&self) -> Constants {
+        Box::<WeightStore>::default()
+    }
+
+    fn prepare(
+        &self,
+        graph: Graph,
+        layout: plan::Layout,
+        threads: usize,
+    ) -> Result<Box<dyn Prepared>, NoKernel> {
+        Ok(Box::new(program::Prepared::new(graph, layout, threads)?))
+    }
+}

@@ -1,22 +1,24 @@
 //! A plan with a kernel a step and packed constants: what a lane runs.
 
+use super::ALIGNMENT;
 use super::args::{Args, Kernel, Raw};
 use super::bind::bind;
-use super::block::{Block, Held, Room};
-use super::weights::{Kept, Piece, Wanted, WeightStore, Weights};
-use super::{ALIGNMENT, Threads};
-use crate::device::NoKernel;
+use super::block::Block;
+use super::lane::CpuLane;
+use super::weights::{Piece, Wanted, WeightStore, Weights};
+use crate::device::{self, Constants, GiveRoom, Held, Kept, Lane, NoKernel, Runnable};
 use crate::error::Error;
 use crate::graph::Graph;
 use crate::plan::{Layout, Operand, Place, Plan};
 use crate::tensor::Tensor;
 use bytes::Bytes;
 use smallvec::SmallVec;
+use std::any::Any;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
 /// A plan made ready for the processor.
-pub(crate) struct CpuProgram {
+struct CpuProgram {
     plan: Plan,
     steps: Vec<Bound>,
     weights: Vec<Arc<Weights>>,
@@ -46,7 +48,7 @@ enum Base {
 }
 
 /// What a program is made of before its constants have a place.
-pub(crate) struct Prepared {
+pub(super) struct Prepared {
     graph: Graph,
     plan: Plan,
     kernels: Vec<Box<dyn Kernel>>,
@@ -57,28 +59,26 @@ impl Prepared {
     ///
     /// # Errors
     /// A step has no kernel.
-    pub(crate) fn new(graph: Graph, layout: Layout, threads: usize) -> Result<Prepared, NoKernel> {
+    pub(super) fn new(graph: Graph, layout: Layout, threads: usize) -> Result<Prepared, NoKernel> {
         let kernels = layout.steps.iter().map(bind).collect::<Result<Vec<_>, _>>()?;
         let scratch: Vec<u64> = kernels.iter().map(|kernel| kernel.scratch_len(threads) as u64 * 4).collect();
         Ok(Prepared { graph, plan: Plan::new(layout, &scratch, ALIGNMENT), kernels })
     }
+}
 
-    /// The plan that will be run.
-    pub(crate) fn plan(&self) -> &Plan {
+impl device::Prepared for Prepared {
+    fn plan(&self) -> &Plan {
         &self.plan
     }
 
-    /// Brings the constants that `store` does not have yet into one room, and binds all operands.
-    ///
-    /// # Errors
-    /// There is no room for the constants, or they cannot be read.
-    pub(crate) fn finish(
-        self,
-        store: &WeightStore,
+    fn finish(
+        self: Box<Self>,
+        constants: &Constants,
         kept: Option<&Kept<'_>>,
-        room: impl FnOnce(u64) -> Result<Room, Error>,
-    ) -> Result<CpuProgram, Error> {
-        let Prepared { graph, plan, kernels } = self;
+        room: &GiveRoom<'_>,
+    ) -> Result<Box<dyn Runnable>, Error> {
+        let Prepared { graph, plan, kernels } = *self;
+        let Some(store) = constants.downcast_ref::<WeightStore>() else { return Err(anothers("constants")) };
         let mut wanted = vec![];
         for (step, kernel) in plan.layout.steps.iter().zip(&kernels) {
             for (input, operand) in step.inputs.iter().enumerate() {
@@ -110,7 +110,7 @@ impl Prepared {
             program.weights = weights;
             program.steps.push(Bound { kernel, inputs, outputs, scratch });
         }
-        Ok(program)
+        Ok(Box::new(program))
     }
 }
 
@@ -126,33 +126,38 @@ fn in_weights(weights: &mut Vec<Arc<Weights>>, operand: &Operand, piece: Option<
 }
 
 impl CpuProgram {
-    /// The plan that is run.
-    pub(crate) fn plan(&self) -> &Plan {
-        &self.plan
-    }
-
-    /// Bytes of the packed constants, those that other programs brought included.
-    pub(crate) fn weights_bytes(&self) -> usize {
-        self.weights.iter().map(|weights| weights.bytes()).sum()
-    }
-
     fn in_workspace(&self, operand: &Operand) -> Slot {
         let len = operand.view.span(&operand.shape);
         Slot { base: Base::Workspace, offset_bytes: self.offset(operand), len }
     }
 
-    /// Runs the program in `workspace`, which has at least the plan's bytes, and puts the results into `outputs`.
-    ///
-    /// # Errors
-    /// A kernel cannot run on these values.
-    pub(crate) fn run(
+    fn offset(&self, operand: &Operand) -> usize {
+        let size = operand.dtype.size_bytes().unwrap_or(1);
+        match operand.place {
+            Place::Workspace(block) => self.plan.offset(block) as usize + operand.view.offset * size,
+            Place::Constant(_) => 0,
+        }
+    }
+}
+
+impl Runnable for CpuProgram {
+    fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    fn weights_bytes(&self) -> usize {
+        self.weights.iter().map(|weights| weights.bytes()).sum()
+    }
+
+    fn run(
         &self,
-        workspace: &mut Block,
-        threads: &Threads,
+        lane: &mut dyn Lane,
         inputs: &[Tensor],
         outputs: &mut Vec<Tensor>,
         now: u64,
     ) -> Result<(), Error> {
+        let lane = (lane as &mut dyn Any).downcast_mut::<CpuLane>();
+        let Some(CpuLane { block: workspace, threads, .. }) = lane else { return Err(anothers("lane")) };
         assert!(workspace.len() as u64 >= self.plan.workspace_bytes, "a workspace that is too small");
         for (tensor, operand) in inputs.iter().zip(&self.plan.layout.inputs) {
             let bytes = tensor.as_bytes().map(|bytes| bytes.as_ref()).unwrap_or_default();
@@ -183,14 +188,11 @@ impl CpuProgram {
         }
         Ok(())
     }
+}
 
-    fn offset(&self, operand: &Operand) -> usize {
-        let size = operand.dtype.size_bytes().unwrap_or(1);
-        match operand.place {
-            Place::Workspace(block) => self.plan.offset(block) as usize + operand.view.offset * size,
-            Place::Constant(_) => 0,
-        }
-    }
+/// What can only be a fault of ours.
+fn anothers(what: &str) -> Error {
+    Error::Fault { reason: format!("a program of the processor was given another device's {what}") }
 }
 
 fn resolve(workspace: &Block, held: &[Held<'_>], slot: Slot) -> Raw {

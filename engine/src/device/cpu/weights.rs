@@ -8,8 +8,9 @@ mod gather;
 
 use super::ALIGNMENT;
 use super::args::Kernel;
-use super::block::{Block, Held, Room};
-use crate::cache::{Cache, Piece as KeptPiece, Pieces};
+use super::block::Block;
+use crate::cache::Piece as KeptPiece;
+use crate::device::{GiveRoom, Held, Kept, Room};
 use crate::error::Error;
 use crate::graph::{Data, DataFile, Identity, Value};
 use crate::plan::{Constant, Order, View};
@@ -65,19 +66,9 @@ struct Key {
     form: Option<String>,
 }
 
-/// Where packed constants are kept between starts.
-pub(crate) struct Kept<'a> {
-    /// The packed constants on disk.
-    pub(crate) pieces: &'a Pieces,
-    /// The model's files, whose places tell constants apart.
-    pub(crate) files: &'a [Arc<DataFile>],
-    /// Hears why constants could not be kept.
-    pub(crate) cache: &'a Cache,
-}
-
 /// The packed constants of one model that some program still holds.
 #[derive(Default)]
-pub(crate) struct WeightStore {
+pub(super) struct WeightStore {
     known: Mutex<HashMap<Key, Found>>,
 }
 
@@ -98,7 +89,7 @@ impl WeightStore {
         &self,
         wanted: &[Wanted<'_>],
         kept: Option<&Kept<'_>>,
-        room: impl FnOnce(u64) -> Result<Room, Error>,
+        room: &GiveRoom<'_>,
     ) -> Result<Vec<Piece>, Error> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.retain(|_, found| found.weights.strong_count() > 0);

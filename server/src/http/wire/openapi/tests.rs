@@ -52,7 +52,7 @@ fn each_operation(document: &Value, mut visit: impl FnMut(&str, &Value)) {
 /// Memory to which something has happened.
 fn arena() -> Arc<Arena> {
     let fixed = Fixed { ceiling: 1 << 20, headroom: 1 << 18, ..Fixed::default() };
-    let lines = Lines { fixed, reserve: 1 << 16, lanes: 1, workspace: None, threads: 1 };
+    let lines = Lines { fixed, reserve: 1 << 16, lanes: 1, workspace: None, threads: 1, ..Lines::default() };
     let arena = Arena::take(&lines, || 1).unwrap();
     arena.record(What::Load, "digits:1", 1);
     arena

@@ -1,0 +1,44 @@
+//! What a lane runs programs with: the device's side of it, and the threads of host steps.
+
+use super::cpu::CpuLane;
+use crate::error::Error;
+use crate::import;
+use std::any::Any;
+
+/// Workspaces with their bytes.
+pub(crate) type Lanes = Vec<(u64, Workspace)>;
+
+/// A device's side of a workspace.
+pub(crate) trait Lane: Any + Send {
+    /// Has at least `bytes` of memory ready.
+    ///
+    /// # Errors
+    /// The lane's workspace is smaller, or the system does not give more.
+    fn at_least(&mut self, bytes: usize) -> Result<(), Error>;
+}
+
+/// Memory and threads of one lane.
+pub struct Workspace {
+    pub(crate) lane: Box<dyn Lane>,
+    /// The threads of host steps and of models that are run whole.
+    pub(crate) host: import::Threads,
+}
+
+impl Workspace {
+    /// A workspace of the processor outside any slab, which grows to what is run in it; its runs use `threads` threads
+    /// inside an op (1: the caller's own).
+    ///
+    /// # Errors
+    /// The threads cannot be started.
+    pub fn new(threads: usize) -> Result<Workspace, Error> {
+        Workspace::of(Box::new(CpuLane::growing(threads)?), threads)
+    }
+
+    /// What a device has made, with threads for the host.
+    ///
+    /// # Errors
+    /// The threads cannot be started.
+    pub(super) fn of(lane: Box<dyn Lane>, threads: usize) -> Result<Workspace, Error> {
+        Ok(Workspace { lane, host: import::Threads::new(threads)? })
+    }
+}
