@@ -140,3 +140,6 @@ impl Executor {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -99,11 +99,6 @@ impl Events {
     pub fn iter(&self) -> impl Iterator<Item = &Event> {
         self.events.iter()
     }
-
-    /// How many there have been, those dropped included.
-    pub fn count(&self) -> u64 {
-        self.next
-    }
 }
 
 #[cfg(test)]

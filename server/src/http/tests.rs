@@ -1,5 +1,6 @@
 //! The router called as axum's own examples do: requests in, answers out, no socket.
 
+use super::error::ApiError;
 use super::{App, Budget, router};
 use crate::config::Load;
 use crate::load_line::LoadLine;
@@ -8,10 +9,11 @@ use crate::process::Resident;
 use crate::repository::{Defaults, Registry};
 use crate::schedule::Scheduler;
 use axum::body::Body;
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use http::{Request, StatusCode};
 use http_body_util::BodyExt;
 use plimsoll_engine::arena::{Arena, Lines};
+use plimsoll_engine::error::Error as EngineError;
 use plimsoll_engine::model::Limits;
 use plimsoll_engine::slab::Fixed;
 use serde_json::Value;
@@ -302,6 +304,15 @@ async fn every_answer_carries_a_request_id_and_a_clients_own_is_kept() {
     let request = Request::get("/v2").header("x-request-id", "mine-42").body(Body::empty()).unwrap();
     let response = router(Arc::clone(&server.app)).oneshot(request).await.unwrap();
     assert_eq!(response.headers()["x-request-id"], "mine-42");
+}
+
+#[tokio::test]
+async fn a_fault_in_a_kernel_is_500_and_keeps_its_details_to_the_log() {
+    let fault = EngineError::Fault { reason: "index 7 out of range".into() };
+    let response = ApiError::from(fault).into_response();
+    assert_eq!(response.status(), StatusCode::INTERNAL_SERVER_ERROR);
+    let sentence = sentence(response).await;
+    assert!(sentence.contains("x-request-id") && !sentence.contains("index 7"), "{sentence}");
 }
 
 #[tokio::test]

@@ -10,7 +10,7 @@ mod sync;
 mod worker;
 
 pub(crate) use queue::{Admission, Class, Priority};
-pub(crate) use worker::{Failed, OnBurst, Scheduler};
+pub(crate) use worker::{Failed, Scheduler};
 
 #[cfg(test)]
 mod tests;
