@@ -1,6 +1,5 @@
 use super::*;
 use crate::arena::Lines;
-use crate::device::cpu::{Prepared, WeightStore};
 use crate::graph::{Binary, Builder, Chain, HostStep, Instr, Op, Src};
 use crate::import::{Dim, Port};
 use crate::lane::Want;
@@ -44,8 +43,9 @@ fn program(arena: &Arc<Arena>) -> Program {
     let y = builder.node("y", Op::Pointwise(add), &[same, ones], DType::F32, &[4]);
     let graph = builder.finish(&[y]);
     let layout = layout(&graph);
-    let prepared = Prepared::new(graph, layout, 1).unwrap();
-    let planned = prepared.finish(&WeightStore::default(), |bytes| arena.room("m", bytes)).unwrap();
+    let device = arena.device();
+    let prepared = device.prepare(graph, layout, 1).unwrap();
+    let planned = prepared.finish(&device.constants(), None, &|bytes| arena.room("m", bytes)).unwrap();
     let port = |name: &str| Port { name: name.into(), dtype: DType::F32, dims: Some(vec![Dim::Fixed(4)]) };
     let signature = Arc::new(Signature { inputs: vec![port("x")], outputs: vec![port("y")] });
     let shapes = vec![Shape::from_slice(&[4])];
@@ -55,7 +55,8 @@ fn program(arena: &Arc<Arena>) -> Program {
 #[test]
 fn a_panic_in_a_step_is_a_fault_and_program_lane_and_weights_stay_usable() {
     let fixed = Fixed { ceiling: 1 << 22, headroom: 1 << 20, ..Fixed::default() };
-    let lines = Lines { fixed, reserve: 0, lanes: 1, workspace: Some(1 << 16), threads: 1 };
+    let lines =
+        Lines { fixed, reserve: 0, lanes: 1, workspace: Some(1 << 16), threads: 1, ..Lines::default() };
     let arena = Arena::take(&lines, || 0).unwrap();
     let program = program(&arena);
     let mut lane = arena.lanes().unwrap().take(1, Want::Steady).unwrap();

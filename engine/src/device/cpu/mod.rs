@@ -21,7 +21,6 @@ use crate::{plan, slab};
 use mapping::Mapping;
 use std::io;
 use std::sync::Arc;
-use threads::Threads;
 use weights::WeightStore;
 
 /// Bytes that every extent and every block of a workspace starts at a multiple of: a line of the cache, and the

@@ -1,5 +1,6 @@
 use super::*;
 use proptest::prelude::*;
+use std::path::PathBuf;
 use temp_dir::TempDir;
 
 fn file(bytes: &[u8]) -> (TempDir, PathBuf, Data) {
