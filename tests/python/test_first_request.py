@@ -53,7 +53,7 @@ def ratios(tmp_path_factory):
 
 
 def missed(model, ratio):
-    reason = f"target {BOUND}, measured {ratio}: the first run goes by way of a worker, on code and weights that are cold"
+    reason = f"target {BOUND}, measured {ratio}: the first run goes through a worker, and its code is cold"
     return pytest.param(model, marks=pytest.mark.xfail(strict=False, reason=reason))
 
 
