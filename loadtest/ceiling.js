@@ -89,7 +89,7 @@ const BAD = [
   // More workspace than any lane has.
   [422, () => infer('ppocr-det', encode([tensor(['x', 'FP32', [1, 3, 736, 736]])]), { responseType: 'text' })],
   // One microsecond from arrival to answer.
-  [504, () => infer('densenet121', encode([tensor(MODELS.densenet121[0][0])], { timeout: 1 }), { responseType: 'text' })],
+  [504, () => infer('nudenet', encode([tensor(MODELS.nudenet[0][0])], { timeout: 1 }), { responseType: 'text' })],
   // Larger than all that models may have.
   [507, () => http.post(`${URL}/v2/repository/models/whale/load`)],
   [503, () => infer('whale', encode([tensor(['x', 'FP32', [1, 1024]])]), { responseType: 'text' })],
@@ -121,8 +121,10 @@ function complain(what) {
   console.error(what);
 }
 
-const text = ({ body }) =>
-  typeof body === 'string' ? body : String.fromCharCode(...new Uint8Array(body || new ArrayBuffer(0)).subarray(0, 1000));
+function text({ body }) {
+  if (typeof body === 'string') return body;
+  return String.fromCharCode(...new Uint8Array(body || new ArrayBuffer(0)).subarray(0, 1000));
+}
 
 // A stretch of random numbers again and again: to draw a million of them takes k6 seconds.
 const STRETCH = 4096;

@@ -88,9 +88,16 @@ class Same:
         self.request = "\r\n".join([*lines, "", ""]).encode() + body
         self.raw = Raw(server)
 
+    def ready(self):
+        """Asks whether the server is ready, on the same connection."""
+        return self._answer(b"GET /v2/health/ready HTTP/1.1\r\nHost: plimsoll\r\n\r\n")
+
     def ask(self):
-        """The body of the answer, which must be a 200."""
-        self.raw.send(self.request)
+        """Asks, and returns the body of the answer."""
+        return self._answer(self.request)
+
+    def _answer(self, request):
+        self.raw.send(request)
         head, answer = b"", b""
         while not head:
             answer += self._more()
