@@ -2,6 +2,9 @@
 //!
 //! Arguments → configuration → engine → scheduler → listen. The modules stand in that order.
 
+/// Where memory comes from and goes to.
+mod allocator;
+
 /// What can be asked on the command line.
 mod cli;
 
@@ -35,10 +38,7 @@ mod command;
 use clap::Parser;
 use std::process::ExitCode;
 
-/// An allocator that gives memory back: glibc's keeps large blocks, once it has seen some freed, for the next time.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 fn main() -> ExitCode {
+    allocator::give_back_at_once();
     command::run(cli::Cli::parse())
 }

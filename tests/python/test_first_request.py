@@ -52,15 +52,7 @@ def ratios(tmp_path_factory):
     return seen
 
 
-def missed(model, ratio):
-    reason = f"target {BOUND}, measured {ratio}: the first run goes through a worker, and its code is cold"
-    return pytest.param(model, marks=pytest.mark.xfail(strict=False, reason=reason))
-
-
-ASKED = [missed("digits", 2.9), missed("ppocr-cls", 1.8), "magika", "squeezenet", "nudenet"]
-
-
-@pytest.mark.parametrize("model", ASKED)
+@pytest.mark.parametrize("model", DECLARED)
 def test_the_first_request_takes_hardly_longer_than_the_next(ratios, model):
     # The median over the starts: another process of the machine may get in the way of any one request.
     assert statistics.median(ratios[model]) <= BOUND, [round(ratio, 2) for ratio in ratios[model]]

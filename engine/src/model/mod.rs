@@ -93,6 +93,11 @@ impl Model {
         self.origin.imported_bytes()
     }
 
+    /// The programs that are ready.
+    pub fn programs(&self) -> Vec<Arc<Program>> {
+        lock(&self.programs).iter().map(|(_, program)| Arc::clone(program)).collect()
+    }
+
     /// The program for these shapes if it is ready; never prepares, so it takes microseconds.
     pub fn ready_program(&self, shapes: &[Shape]) -> Option<Arc<Program>> {
         lock(&self.programs).get(shapes).cloned()

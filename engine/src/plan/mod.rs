@@ -17,6 +17,7 @@ mod svg;
 #[cfg(test)]
 mod tests;
 mod view;
+mod work;
 
 pub use layout::layout;
 pub(crate) use layout::pixel_stride;

@@ -12,6 +12,7 @@ mod plan;
 mod selftest;
 mod serve;
 mod start;
+mod warm;
 
 use crate::cli::{Cli, Command};
 use crate::config::ConfigError;

@@ -1,5 +1,6 @@
 //! `serve`: the whole way, from the configuration to the last answer.
 
+use super::warm::warm;
 use super::{logging, start};
 use crate::cli::Start;
 use crate::http::{self, App, Budget};
@@ -79,6 +80,7 @@ async fn load_wanted(app: Arc<App>, started: Instant) {
     }
     for name in app.registry.wanted() {
         let _ = app.registry.load(&name).await;
+        warm(&app, &name).await;
     }
     app.readiness.ready();
     let models = app.registry.ready().len();
@@ -92,7 +94,8 @@ async fn turn_away(app: Arc<App>, stop: CancellationToken) {
 }
 
 async fn upkeep(app: Arc<App>) {
-    const EVERY: Duration = Duration::from_secs(5);
+    // Until they are folded, histograms hold every value.
+    const EVERY: Duration = Duration::from_millis(200);
     loop {
         tokio::time::sleep(EVERY).await;
         app.metrics.upkeep();

@@ -113,7 +113,7 @@ fn lines(config: &Config, lanes: usize) -> anyhow::Result<Lines> {
         ceiling: limits.ceiling.as_u64(),
         driver: 0,
         // On the CPU, device memory is host memory: what this process already holds counts.
-        process: process::resident().map_or(0, |resident| resident.now),
+        process: process::foreseeable_bytes().unwrap_or(0),
         bodies: bodies.as_u64(),
         headroom: limits.headroom.as_u64(),
         slab: 0,

@@ -1,11 +1,14 @@
 //! What of a request's body no handler read.
 //!
 //! A refusal is often given before the body is read. The connection can serve another request only once the rest
-//! has come in: a small rest is read and dropped, for a large one the answer says that the connection closes.
+//! has come in: a small rest is read and dropped, for a large one the answer says that the connection closes. Before it
+//! does, some of the rest is read all the same: many clients look for an answer only once they have sent everything,
+//! and a connection that is closed on bytes in flight takes the answer with it.
 
 use axum::body::{Body, HttpBody};
 use axum::extract::Request;
 use bytes::Bytes;
+use http::header::EXPECT;
 use http_body::{Frame, SizeHint};
 use http_body_util::BodyExt;
 use std::pin::Pin;
@@ -19,10 +22,17 @@ const SMALL: u64 = 256 * 1024;
 /// How long a small rest is waited for.
 const PATIENCE: Duration = Duration::from_millis(200);
 
+/// Of a large rest so much is read after the answer, and for so long.
+const LINGER: (u64, Duration) = (64 << 20, Duration::from_secs(3));
+
 type Slot = Arc<Mutex<Option<Body>>>;
 
 /// The rest of a body, once the handler is done with it.
-pub(super) struct Unread(Slot);
+pub(super) struct Unread {
+    slot: Slot,
+    /// Whether the client sends the body only when it is told to.
+    asks: bool,
+}
 
 /// The request with a body that comes back when it is dropped unread.
 pub(super) fn keep(request: Request) -> (Request, Unread) {
@@ -31,16 +41,21 @@ pub(super) fn keep(request: Request) -> (Request, Unread) {
         true => body,
         false => Body::new(Lent { body: Some(body), slot: Arc::clone(&slot) }),
     };
-    (request.map(lend), Unread(slot))
+    let asks = request.headers().contains_key(EXPECT);
+    (request.map(lend), Unread { slot: Arc::clone(&slot), asks })
 }
 
 impl Unread {
-    /// Reads a small rest to its end; whether nothing is left.
+    /// Reads a small rest to its end; whether nothing is left. Of a large rest some is read later.
     pub(super) async fn drained(self) -> bool {
-        let Some(mut body) = self.0.lock().unwrap_or_else(PoisonError::into_inner).take() else {
+        let Some(mut body) = self.slot.lock().unwrap_or_else(PoisonError::into_inner).take() else {
             return true;
         };
+        if self.asks {
+            return false;
+        }
         if body.size_hint().upper().is_none_or(|rest| rest > SMALL) {
+            tokio::spawn(tokio::time::timeout(LINGER.1, linger(body)));
             return false;
         }
         let drain = async {
@@ -52,6 +67,17 @@ impl Unread {
             true
         };
         tokio::time::timeout(PATIENCE, drain).await.unwrap_or(false)
+    }
+}
+
+/// Reads and drops what comes.
+async fn linger(mut body: Body) {
+    let mut read = 0;
+    while let Some(Ok(frame)) = body.frame().await {
+        read += frame.data_ref().map_or(0, |data| data.len() as u64);
+        if read > LINGER.0 {
+            break;
+        }
     }
 }
 

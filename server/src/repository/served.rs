@@ -133,6 +133,11 @@ impl Served {
         }
     }
 
+    /// The programs that are prepared.
+    pub(crate) fn prepared(&self) -> Vec<Arc<Program>> {
+        self.model.programs()
+    }
+
     /// The program for these inputs; one that is not ready is prepared by the loader.
     ///
     /// # Errors

@@ -16,7 +16,7 @@ pub struct Region {
 pub struct HeldExtent {
     /// A model's name and version.
     pub owner: String,
-    /// Where it lies, and how often it has moved.
+    /// Where it lies, and how often it has moved. What is on its way stands twice: where it is, and where it will be.
     pub placement: Placement,
     /// How its owner is treated.
     pub terms: Terms,
@@ -62,7 +62,7 @@ impl Slab {
         let free_bytes = state.extents.free_bytes();
         let used = Use { used_bytes: weights_bytes - free_bytes, peak_bytes: state.peak_bytes };
         let mut held: Vec<HeldExtent> =
-            state.entries.values().map(|entry| state.held_extent(entry)).collect();
+            state.entries.values().flat_map(|entry| state.held_extents(entry)).collect();
         held.sort_by_key(|held| held.placement.extent);
         Snapshot {
             slab_bytes: layout.slab_bytes(),
@@ -106,13 +106,13 @@ impl Slab {
 }
 
 impl State {
-    fn held_extent(&self, entry: &super::Entry) -> HeldExtent {
-        HeldExtent {
+    fn held_extents(&self, entry: &super::Entry) -> impl Iterator<Item = HeldExtent> {
+        entry.extents().map(|extent| HeldExtent {
             owner: entry.owner.clone(),
-            placement: entry.placement,
+            placement: Placement { extent, ..entry.placement },
             terms: self.terms(&entry.owner),
             in_use: !entry.is_idle(),
             last_use: entry.last_use,
-        }
+        })
     }
 }
