@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Bytes of JSON at the start of a body that goes on with binary tensors.
-static HEADER_LENGTH: HeaderName = HeaderName::from_static("inference-header-content-length");
+pub(super) static HEADER_LENGTH: HeaderName = HeaderName::from_static("inference-header-content-length");
 
 /// JSON larger than this is read and written on a thread of its own, so that no other connection waits for it.
 const LARGE_JSON: usize = 64 * 1024;
@@ -66,7 +66,8 @@ async fn find(app: &App, target: &Target) -> Result<Arc<Served>, ApiError> {
 
 type Answered = (Response, Spent, u64, usize, usize);
 
-async fn answer(
+/// Answers a request, and counts nothing.
+pub(super) async fn answer(
     app: &App,
     served: &Arc<Served>,
     parts: &Parts,

@@ -27,6 +27,9 @@ mod about;
 /// The ledger as JSON.
 mod memory;
 
+/// A request of our own.
+mod rehearse;
+
 /// Every route, once.
 mod routes;
 
@@ -37,6 +40,7 @@ pub(crate) use app::App;
 pub(crate) use body::Budget;
 pub(crate) use listen::serve;
 pub(crate) use memory::Memory;
+pub(crate) use rehearse::rehearse;
 pub(crate) use routes::router;
 pub(crate) use wire::response::answer_json;
 
