@@ -20,7 +20,7 @@
 /// Tensors as they cross the engine's border.
 pub mod tensor;
 
-/// Our own graph: twenty ops, and chains of pointwise operations.
+/// Our own graph: some twenty ops, and chains of pointwise operations.
 pub mod graph;
 
 /// ONNX bytes to a signature and a runnable plan; the only module that names tract.
