@@ -21,7 +21,7 @@
 /// Tensors as they cross the engine's border.
 pub mod tensor;
 
-/// Our own graph: twenty ops, and chains of pointwise operations.
+/// Our own graph: some twenty ops, and chains of pointwise operations.
 pub mod graph;
 
 /// What is kept on disk between starts.

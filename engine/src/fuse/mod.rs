@@ -6,6 +6,7 @@
 
 mod activations;
 mod affine;
+mod attention;
 mod casts;
 mod chains;
 mod concats;
@@ -40,11 +41,29 @@ pub struct Preferences {
     pub chain_registers: usize,
     /// Whether products run a chain on each element while it is at hand, or only add a bias. Default: true.
     pub epilogue_chains: bool,
+    /// For how many keys attention is faster as one step; `None` where there is no kernel for it.
+    pub attention: Option<AttentionKeys>,
+}
+
+/// The fewest keys for which attention as one step pays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AttentionKeys {
+    /// Where scores are scaled, added to, or changed by any function. Default: 64.
+    pub fewest: usize,
+    /// Where a mask selects scores. Default: 256.
+    pub fewest_selected: usize,
+}
+
+impl Default for AttentionKeys {
+    fn default() -> AttentionKeys {
+        AttentionKeys { fewest: 64, fewest_selected: 256 }
+    }
 }
 
 impl Default for Preferences {
     fn default() -> Preferences {
-        Preferences { chain_operands: 12, chain_registers: 8, epilogue_chains: true }
+        let attention = Some(AttentionKeys::default());
+        Preferences { chain_operands: 12, chain_registers: 8, epilogue_chains: true, attention }
     }
 }
 
@@ -108,8 +127,10 @@ const PASSES: &[Pass] = &[
     ("chains", chains::run),
     // Chains on rows of a table, as a whole.
     ("tables", tables::run),
-    // Last: a chain moves into a product as a whole.
+    // A chain moves into a product as a whole.
     ("epilogues", epilogues::run),
+    // Last: what is done to the scores stands at the end of their product.
+    ("attention", attention::run),
 ];
 
 /// Fuses a graph that holds together into one that computes the same, up to rounding.

@@ -1,5 +1,6 @@
 //! Whether a graph holds together: values are made before they are read, and shapes are what each op demands.
 
+use super::attention::{Attention, sizes};
 use super::op::{Conv, Einsum, Epilogue, Image, Op, Window};
 use super::{Graph, Node, ValueId};
 use crate::tensor::{DType, volume};
@@ -82,6 +83,7 @@ impl Graph {
                 let columns = self.check_einsum(einsum, node)?;
                 self.check_epilogue(&einsum.epilogue, node, 2, columns)
             }
+            Op::Attention(attention) => self.check_attention(attention, node),
             Op::Pointwise(_) => node.inputs.iter().try_for_each(|id| self.check_broadcast(*id, y)),
             Op::Norm(norm) => {
                 let expected = 1 + usize::from(norm.scale) + usize::from(norm.shift);
@@ -191,26 +193,21 @@ impl Graph {
         Ok(())
     }
 
+    fn check_attention(&self, attention: &Attention, node: &Node) -> Result<(), String> {
+        let [q, k, v, ref chained @ ..] = node.inputs[..] else {
+            return Err("reads fewer than three values".into());
+        };
+        let sizes = attention.sizes([q, k, v, node.outputs[0]].map(|id| self.shape(id)))?;
+        attention.roles(&sizes)?;
+        let scores = attention.scores_shape(&sizes);
+        chained.iter().try_for_each(|id| self.check_broadcast(*id, &scores))
+    }
+
     /// The number of elements of the labels that only the second input has.
     fn check_einsum(&self, einsum: &Einsum, node: &Node) -> Result<usize, String> {
         let [a, b, ..] = node.inputs[..] else { return Err("reads fewer than two values".into()) };
         let sides = [(&einsum.a, a), (&einsum.b, b), (&einsum.c, node.outputs[0])];
-        let mut sizes: Vec<(char, usize)> = vec![];
-        for (labels, id) in sides {
-            let shape = self.shape(id);
-            if labels.len() != shape.len() {
-                return Err(format!("labels {labels:?} for a shape {shape:?}"));
-            }
-            for (&label, &size) in labels.iter().zip(shape) {
-                match sizes.iter().find(|(known, _)| *known == label) {
-                    Some((_, known)) if *known != size => {
-                        return Err(format!("label {label} is both {known} and {size}"));
-                    }
-                    Some(_) => {}
-                    None => sizes.push((label, size)),
-                }
-            }
-        }
+        let sizes = sizes(&sides.map(|(labels, id)| (labels.as_slice(), self.shape(id))))?;
         let columns = sizes
             .iter()
             .filter(|(l, _)| !einsum.a.contains(l) && einsum.b.contains(l) && einsum.c.contains(l));

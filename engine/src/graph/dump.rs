@@ -65,6 +65,14 @@ impl fmt::Display for Text<'_> {
                 write!(f, "<{},{}->{}>", text(&einsum.a), text(&einsum.b), text(&einsum.c))?;
                 epilogue(f, &einsum.epilogue)
             }
+            Op::Attention(attention) => {
+                let text = |labels: &[char]| labels.iter().collect::<String>();
+                let (q, k, v) = (text(&attention.q), text(&attention.k), text(&attention.v));
+                let (scores, y) = (text(&attention.scores), text(&attention.y));
+                write!(f, "<{q},{k}->{scores} over {},{v}->{y}>", attention.over)?;
+                f.write_str(if attention.zeroes { " NaN to 0" } else { "" })?;
+                attention.chain.as_ref().map_or(Ok(()), |chain| write!(f, "+<{chain}>"))
+            }
             Op::Pointwise(chain) => write!(f, "<{chain}>"),
             Op::Reduce(reducer, axes) => write!(f, "<{reducer:?} {:?}>", axes.as_slice()),
             Op::Softmax { axes, log } => {

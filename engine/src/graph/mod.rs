@@ -1,9 +1,10 @@
-//! Our own graph: twenty ops on tensors of known shape and dtype, in an order in which they can run.
+//! Our own graph: some twenty ops on tensors of known shape and dtype, in an order in which they can run.
 //!
 //! Axes are logical. How a tensor lies in memory is decided later, by the plan; so a change of axes, a slice or a
 //! concatenation need not move a byte. Fusions rewrite a graph into a graph; devices never see this module's
 //! constants before they have been packed.
 
+mod attention;
 mod builder;
 pub(crate) mod chain;
 mod check;
@@ -12,6 +13,7 @@ mod dump;
 mod op;
 mod record;
 
+pub use attention::{Attention, Roles};
 pub use builder::Builder;
 pub use chain::{Binary, Chain, Instr, Src, Unary};
 pub use check::GraphError;

@@ -1,5 +1,6 @@
 //! The ops, and in which order each reads its inputs.
 
+use super::attention::Attention;
 use super::chain::Chain;
 use crate::tensor::Tensor;
 use serde::{Deserialize, Serialize};
@@ -16,6 +17,8 @@ pub enum Op {
     ConvTranspose(Conv),
     /// A product of two tensors summed over labels, then the [`Epilogue`]'s inputs.
     Einsum(Einsum),
+    /// Attention: queries, keys and values, then the operands of its chain from the second on.
+    Attention(Box<Attention>),
     /// A chain over operands of equal rank that broadcast against each other.
     Pointwise(Chain),
     /// A reduction; the reduced axes stay, with size 1.
@@ -229,6 +232,7 @@ impl Op {
             Op::Conv(_) => "Conv",
             Op::ConvTranspose(_) => "ConvTranspose",
             Op::Einsum(_) => "Einsum",
+            Op::Attention(_) => "Attention",
             Op::Pointwise(_) => "Pointwise",
             Op::Reduce(..) => "Reduce",
             Op::Softmax { .. } => "Softmax",

@@ -42,6 +42,7 @@ fn can_write_anywhere(op: &Op) -> bool {
         Op::Conv(_)
         | Op::ConvTranspose(_)
         | Op::Einsum(_)
+        | Op::Attention(_)
         | Op::Pointwise(_)
         | Op::Reduce(..)
         | Op::Softmax { .. }

@@ -8,7 +8,7 @@ use super::concat::{Home, homes};
 use super::product::{Labels, Product, Side, Unsuited};
 use super::steps::{BlockId, Layout, Operand, Place};
 use super::view::{Order, View};
-use crate::graph::{Conv, Einsum, Graph, Image, Node, Op, ValueId};
+use crate::graph::{Attention, Conv, Einsum, Graph, Image, Node, Op, ValueId};
 use crate::tensor::Shape;
 use smallvec::SmallVec;
 use std::collections::{HashMap, HashSet};
@@ -91,6 +91,7 @@ impl Walk<'_> {
                 self.resize(node, &resized);
             }
             Op::Einsum(einsum) => self.einsum(node, einsum),
+            Op::Attention(attention) => self.attention(node, attention),
             Op::Pointwise(_) => self.pointwise(node),
             Op::Gather(_) | Op::Host(_) => self.rows(node),
             Op::Reduce(..) | Op::Softmax { .. } | Op::Norm(_) | Op::Pad(_) | Op::Cast | Op::Copy => {
@@ -213,6 +214,20 @@ impl Walk<'_> {
             inputs.push(self.operand(*id, Some(if bias { &own } else { &order })));
         }
         self.step(node, node.op.clone(), inputs, vec![output], Some(product));
+    }
+
+    /// Operands are read as they lie: what is summed over, and what a row of the output is made of, is one axis each.
+    /// The output's rows lie as it names them, since what follows often merges them so.
+    fn attention(&mut self, node: &Node, attention: &Attention) {
+        let rank = attention.y.len();
+        let is_column = |axis: &usize| {
+            attention.v.contains(&attention.y[*axis]) && !attention.scores.contains(&attention.y[*axis])
+        };
+        let rows = (0..rank).filter(|axis| !is_column(axis));
+        let order: Order = rows.chain((0..rank).filter(is_column)).collect();
+        let output = self.fresh(node.outputs[0], &order);
+        let inputs = node.inputs.iter().map(|id| self.operand(*id, None)).collect();
+        self.step(node, node.op.clone(), inputs, vec![output], None);
     }
 
     fn pointwise(&mut self, node: &Node) {

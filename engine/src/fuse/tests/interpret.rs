@@ -1,8 +1,11 @@
 //! A whole graph computed naively in f64, chains in f32: what every pass is measured against.
 
 use crate::fuse::evaluate::{broadcast_index, element};
-use crate::graph::{Chain, Conv, Einsum, Graph, Node, Norm, Op, PadMode, Pool, PoolKind, Reducer, ValueId};
+use crate::graph::{
+    Attention, Chain, Conv, Einsum, Graph, Node, Norm, Op, PadMode, Pool, PoolKind, Reducer, ValueId,
+};
 use crate::tensor::DType;
+use smallvec::SmallVec;
 use std::collections::HashMap;
 
 /// The graph's outputs on those inputs, in order.
@@ -74,6 +77,7 @@ fn run(graph: &Graph, node: &Node, read: &[&[f64]]) -> Vec<f64> {
         Op::Conv(conv) => ended(graph, node, convolved(conv, x, from, read[1], shapes[1], y), read),
         Op::ConvTranspose(conv) => ended(graph, node, spread(conv, x, from, read[1], shapes[1], y), read),
         Op::Einsum(einsum) => ended(graph, node, product(einsum, x, from, read[1], shapes[1], y), read),
+        Op::Attention(attention) => attended(graph, node, attention, &shapes, read),
         Op::Reduce(reducer, axes) => reduced(*reducer, axes, x, from),
         Op::Softmax { axes, log } => softmax(axes, *log, x, from),
         Op::Norm(norm) => normalized(norm, &shapes, read),
@@ -262,6 +266,38 @@ fn spread(conv: &Conv, x: &[f64], from: &[usize], w: &[f64], weights: &[usize], 
         }
     }
     made
+}
+
+/// Attention in its three parts, with all scores.
+fn attended(
+    graph: &Graph,
+    node: &Node,
+    attention: &Attention,
+    shapes: &[&[usize]],
+    read: &[&[f64]],
+) -> Vec<f64> {
+    let Attention { q, k, v, scores, y, over, zeroes, chain } = attention;
+    let to = graph.shape(node.outputs[0]);
+    let sizes = attention.sizes([shapes[0], shapes[1], shapes[2], to]).unwrap();
+    let shape = attention.scores_shape(&sizes);
+    let einsum = |a: &SmallVec<[char; 6]>, b: &SmallVec<[char; 6]>, c: &SmallVec<[char; 6]>| Einsum {
+        a: a.clone(),
+        b: b.clone(),
+        c: c.clone(),
+        epilogue: Default::default(),
+    };
+    let mut made = product(&einsum(q, k, scores), read[0], shapes[0], read[1], shapes[1], &shape);
+    if let Some(chain) = chain {
+        let operands: Vec<usize> = [read.len()].into_iter().chain(3..read.len()).collect();
+        let read: Vec<&[f64]> = read.iter().copied().chain([made.as_slice()]).collect();
+        made = chained(graph, node, chain, &shape, &operands, &read);
+    }
+    let axis = scores.iter().position(|label| label == over).unwrap();
+    let mut weights = softmax(&[axis], false, &made, &shape);
+    if *zeroes {
+        weights.iter_mut().filter(|weight| weight.is_nan()).for_each(|weight| *weight = 0.0);
+    }
+    product(&einsum(scores, v, y), &weights, &shape, read[2], shapes[2], to)
 }
 
 fn product(

@@ -1,5 +1,6 @@
 //! Each pass on small graphs written as expressions: what comes out, and that it computes the same.
 
+mod attention;
 mod chains;
 mod constants;
 mod interpret;
@@ -7,7 +8,7 @@ mod patterns;
 mod products;
 mod properties;
 
-use super::{Outcome, Preferences, fuse};
+use super::{AttentionKeys, Outcome, Preferences, fuse};
 use crate::graph::{
     Binary, Builder, Chain, Einsum, Epilogue, Graph, Instr, Op, Reducer, Src, Unary, ValueId,
 };

@@ -19,7 +19,7 @@ fn build(steps: &[Step], outputs: usize) -> Graph {
         } else {
             values[other % values.len()]
         };
-        let made = match op % 20 {
+        let made = match op % 21 {
             0 => m.binary(Binary::Add, x, y),
             1 => m.binary(Binary::Sub, x, y),
             2 => m.binary(Binary::Mul, x, y),
@@ -87,6 +87,25 @@ fn build(steps: &[Step], outputs: usize) -> Graph {
                 let scale = m.weights(&[1, 1, shape[2]]);
                 m.binary(Binary::Mul, normed, scale)
             }
+            20 => {
+                // Attention of one value to another over the middle axis, or to itself.
+                let (q, other_shape) = (m.shape(x), m.shape(y));
+                let fits = q[0] == other_shape[0] && q[2] == other_shape[2];
+                let k = if fits { y } else { x };
+                let shape = [q[0], q[1], m.shape(k)[1]];
+                let mut scores = m.einsum("bmk,bnk->bmn", x, k, &shape);
+                if other % 2 == 0 {
+                    scores = m.with(Binary::Mul, scores, 0.5);
+                }
+                if other % 3 == 0 {
+                    let mask = m.weights(&[1, [1, shape[1]][other % 2], shape[2]]);
+                    scores = m.binary(Binary::Add, scores, mask);
+                }
+                let name = m.name("softmax");
+                let softmax = Op::Softmax { axes: [2].as_slice().into(), log: false };
+                let weights = m.builder.node(&name, softmax, &[scores], DType::F32, &shape);
+                m.einsum("bkm,bmn->bkn", weights, k, &q)
+            }
             _ => {
                 let shape = m.shape(x);
                 let w = m.weights(&[shape[1], 3]);
@@ -94,7 +113,7 @@ fn build(steps: &[Step], outputs: usize) -> Graph {
             }
         };
         // Products grow without bound: keep values where f32 compares well.
-        let grows = matches!(op % 20, 2 | 11 | 15) || values.len() % 3 == 0;
+        let grows = matches!(op % 21, 2 | 11 | 15) || values.len() % 3 == 0;
         values.push(if grows { m.unary(Unary::Tanh, made) } else { made });
     }
     let count = outputs.clamp(1, values.len() - 3);
@@ -112,7 +131,12 @@ proptest! {
         operands in 2usize..8,
         registers in 2usize..8,
     ) {
-        let preferences = Preferences { chain_operands: operands, chain_registers: registers, epilogue_chains: operands % 2 == 0 };
+        let preferences = Preferences {
+            chain_operands: operands,
+            chain_registers: registers,
+            epilogue_chains: operands % 2 == 0,
+            attention: (registers % 3 != 0).then_some(AttentionKeys { fewest: 1, fewest_selected: 1 }),
+        };
         check(build(&steps, outputs), &preferences);
     }
 }

@@ -1,5 +1,6 @@
 //! A step → the kernel that computes it, bound to the shapes and strides of its operands.
 
+mod attention;
 mod conv;
 mod epilogue;
 mod host;
@@ -23,6 +24,7 @@ pub(super) fn bind(step: &Step) -> Result<Box<dyn Kernel>, NoKernel> {
         Op::Conv(op) => conv::bind(step, op),
         Op::ConvTranspose(op) => conv::bind_transpose(step, op),
         Op::Einsum(einsum) => product::bind(step, einsum),
+        Op::Attention(op) => attention::bind(step, op),
         Op::Pointwise(chain) => pointwise::bind(step, chain),
         Op::Reduce(reducer, axes) => rows::bind_reduce(step, *reducer, axes),
         Op::Softmax { axes, log } => rows::bind_softmax(step, axes, *log),

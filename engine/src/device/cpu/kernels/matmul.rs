@@ -96,11 +96,7 @@ impl MatMul {
 
     /// Packs a panel of an item's B.
     fn pack_one(&self, panels: &Panels, panel: usize, b: &[f32], out: &mut [f32]) {
-        if self.b_strides.0 == 1 && self.k > 0 {
-            panels.pack_columns(panel, out, b, self.b_strides.1);
-        } else {
-            panels.pack(panel, out, |k, column, row| self.copy_b(b, k, column, row));
-        }
+        panels.pack_strided(panel, out, b, self.b_strides);
     }
 
     /// The elements of scratch that `run` needs with so many threads and with B packed or not.
@@ -172,17 +168,6 @@ impl MatMul {
             index = index * dim.count + at;
         }
         (offset, index)
-    }
-
-    /// A part of a row of B.
-    fn copy_b(&self, b: &[f32], k: usize, column: usize, row: &mut [f32]) {
-        let (row_stride, col_stride) = self.b_strides;
-        let from = &b[k * row_stride + column * col_stride..];
-        if col_stride == 1 {
-            row.iter_mut().zip(from).for_each(|(to, from)| *to = *from);
-        } else {
-            row.iter_mut().enumerate().for_each(|(at, to)| *to = from[at * col_stride]);
-        }
     }
 
     fn check_b(&self, b: &[f32]) {

@@ -4,6 +4,8 @@
 //! of times, by several threads at once. Shapes and strides are in elements, one per logical axis. A stride is 0
 //! where a tensor is broadcast along an axis, and never negative. A target's elements are all distinct.
 
+/// Attention, without its scores.
+pub(crate) mod attention;
 pub(crate) mod cast;
 /// Convolutions of channels-last images.
 pub(crate) mod conv;

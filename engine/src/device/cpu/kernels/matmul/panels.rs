@@ -70,6 +70,22 @@ impl Panels {
         }
     }
 
+    /// Fills one panel from a matrix whose rows and columns are so many elements apart.
+    pub(crate) fn pack_strided(&self, panel: usize, out: &mut [f32], b: &[f32], strides: (usize, usize)) {
+        let (row_stride, col_stride) = strides;
+        if row_stride == 1 && self.k > 0 {
+            return self.pack_columns(panel, out, b, col_stride);
+        }
+        self.pack(panel, out, |k, column, row| {
+            let from = &b[k * row_stride + column * col_stride..];
+            if col_stride == 1 {
+                copy_short(row, from);
+            } else {
+                row.iter_mut().enumerate().for_each(|(at, to)| *to = from[at * col_stride]);
+            }
+        });
+    }
+
     /// Fills one panel from a matrix that lies column after column, `stride` elements apart, each without gaps.
     pub(crate) fn pack_columns(&self, panel: usize, out: &mut [f32], b: &[f32], stride: usize) {
         let (width, columns) = (self.width(panel) * self.lanes, self.columns(panel));
@@ -87,14 +103,12 @@ impl Panels {
                 }
                 continue;
             }
-            for column in first..width.min(first + GATHER) {
-                let from = if column < columns {
-                    &b[(self.column(panel) + column) * stride..][..self.k]
-                } else {
-                    &[]
-                };
-                for (k, row) in out.chunks_exact_mut(width).enumerate() {
-                    row[column] = from.get(k).copied().unwrap_or(0.0);
+            let end = width.min(first + GATHER);
+            out.chunks_exact_mut(width).for_each(|row| row[first..end].fill(0.0));
+            for column in first..end.min(columns) {
+                let from = &b[(self.column(panel) + column) * stride..][..self.k];
+                for (row, from) in out.chunks_exact_mut(width).zip(from) {
+                    row[column] = *from;
                 }
             }
         }
@@ -111,4 +125,12 @@ impl Panels {
             self.pack(panel, &mut out[self.range(panel)], &mut rows);
         }
     }
+}
+
+/// A copy of few elements, without the call that a copy of unknown length is.
+fn copy_short(to: &mut [f32], from: &[f32]) {
+    let from = &from[..to.len()];
+    let ((to, to_rest), (from, from_rest)) = (to.as_chunks_mut::<GATHER>(), from.as_chunks::<GATHER>());
+    to.iter_mut().zip(from).for_each(|(to, from)| *to = *from);
+    to_rest.iter_mut().zip(from_rest).for_each(|(to, from)| *to = *from);
 }

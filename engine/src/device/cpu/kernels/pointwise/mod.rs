@@ -5,6 +5,7 @@
 //! first operation reads operands where they are, the last one writes the output where it is to be, if they are
 //! contiguous there. Each tile's operands are read before its output is written, so the output may be an operand.
 
+mod block;
 mod join;
 mod operand;
 mod program;
@@ -14,6 +15,7 @@ mod tile;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use block::{BlockChain, Part};
 pub(crate) use operand::{Input, Load, Operand, Output, Store};
 pub(crate) use program::{OPERANDS, TooLong};
 pub(crate) use rows::{RowChain, RowOperand};

@@ -51,7 +51,7 @@ pub(crate) enum Output<'a> {
 
 impl Input<'_> {
     /// The first element, of `load`'s dtype, and how many there are. Panics if the dtype is another one.
-    pub(super) fn expect(self, load: Load) -> (*const u8, usize) {
+    pub(crate) fn expect(self, load: Load) -> (*const u8, usize) {
         match (self, load) {
             (Input::F32(source), Load::F32) => (source.as_ptr().cast(), source.len()),
             (Input::I32(source), Load::I32) => (source.as_ptr().cast(), source.len()),
@@ -74,7 +74,7 @@ impl Output<'_> {
 
 impl Load {
     /// Bytes of an element.
-    pub(super) fn size(self) -> usize {
+    pub(crate) fn size(self) -> usize {
         if self == Load::Bool { 1 } else { 4 }
     }
 
