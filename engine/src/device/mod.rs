@@ -2,7 +2,7 @@
 //!
 //! A device says what it prefers (as data, for stages that must not name one), gives the memory of a slab and the lanes
 //! in it, chooses a kernel for every step, says how that kernel wants its constants to lie and what scratch it needs,
-//! and later runs the kernels in a lane. To the stages above it is a [`Device`].
+//! and later runs the kernels in a lane. To the stages above it is a `Device`.
 
 mod cpu;
 mod room;
