@@ -62,7 +62,7 @@ def test_check_fails_when_a_wanted_model_cannot_be_served(here):
 
 def test_check_fails_when_a_model_does_not_fit(here):
     nets.large(here / "models/large.onnx", 64)
-    done = ended(run("check", "--ceiling", "128MiB", cwd=here), 1)
+    done = ended(run("check", "--ceiling", "160MiB", cwd=here), 1)
     assert "needs" in done.stdout and "free under the ceiling" in done.stdout
 
 
