@@ -23,7 +23,7 @@ const SMALL: u64 = 256 * 1024;
 const PATIENCE: Duration = Duration::from_millis(200);
 
 /// Of a large rest so much is read after the answer, and for so long.
-const LINGER: (u64, Duration) = (64 << 20, Duration::from_secs(3));
+const LINGER: (u64, Duration) = (24 << 20, Duration::from_secs(3));
 
 type Slot = Arc<Mutex<Option<Body>>>;
 
