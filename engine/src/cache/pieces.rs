@@ -3,7 +3,7 @@
 //! A file of them: the pieces one after the other, then a record of where each begins and its checksum, then the
 //! record's length in eight bytes. Files are only added; one that turns out damaged is removed with all that it holds.
 
-use super::{UNFINISHED, record};
+use super::{LARGEST_RECORD_BYTES, UNFINISHED, record};
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
@@ -128,11 +128,17 @@ impl Place {
 
 /// A file's index, if this build wrote it and it is whole.
 fn index(path: &Path, mark: u128) -> Option<(File, Index)> {
+    if !fs::metadata(path).ok()?.is_file() {
+        return None;
+    }
     let file = File::open(path).ok()?;
     let end = file.metadata().ok()?.len().checked_sub(8)?;
     let mut len = [0; 8];
     file.read_exact_at(&mut len, end).ok()?;
     let start = end.checked_sub(u64::from_le_bytes(len))?;
+    if end - start > LARGEST_RECORD_BYTES {
+        return None;
+    }
     let mut bytes = vec![0; usize::try_from(end - start).ok()?];
     file.read_exact_at(&mut bytes, start).ok()?;
     Some((file, record::parse(&bytes, mark)?))

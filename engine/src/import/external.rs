@@ -9,13 +9,15 @@ use std::sync::Arc;
 /// Files beside a model's, each opened once.
 pub(super) struct External<'a> {
     folder: Option<&'a str>,
+    /// Files that an earlier import opened: they are read as they were, whatever lies in their places now.
+    known: &'a [Arc<DataFile>],
     open: HashMap<PathBuf, Data>,
 }
 
 impl<'a> External<'a> {
     /// `folder` is where the data may lie, and nowhere else.
-    pub(super) fn new(folder: Option<&'a str>) -> External<'a> {
-        External { folder, open: HashMap::new() }
+    pub(super) fn new(folder: Option<&'a str>, known: &'a [Arc<DataFile>]) -> External<'a> {
+        External { folder, known, open: HashMap::new() }
     }
 
     /// The files that were opened.
@@ -40,8 +42,10 @@ impl<'a> External<'a> {
         let file = match self.open.get(&path) {
             Some(file) => file,
             None => {
-                let file = DataFile::open(&path).map_err(|error| format!("`{location}`: {error}"))?;
-                self.open.entry(path).or_insert(file.whole())
+                let known = self.known.iter().find(|file| file.path() == path).map(Arc::clone);
+                let opened = known.map_or_else(|| DataFile::open(&path).map(Arc::new), Ok);
+                let file = opened.map_err(|error| format!("`{location}`: {error}"))?;
+                self.open.entry(path).or_insert(DataFile::all_of(file))
             }
         };
         let length = length.unwrap_or(file.len().saturating_sub(offset));
@@ -60,7 +64,11 @@ impl<'a> External<'a> {
         }
         let folder = if folder.is_empty() { "." } else { folder };
         let folder = Path::new(folder).canonicalize().map_err(|error| format!("`{folder}`: {error}"))?;
-        let path = folder.join(relative).canonicalize();
+        let written = folder.join(relative);
+        if self.known.iter().any(|file| file.path() == written) {
+            return Ok(written);
+        }
+        let path = written.canonicalize();
         let path = path.map_err(|error| format!("`{location}`: {error}"))?;
         if !path.starts_with(&folder) {
             return Err(format!("`{location}` is not inside the model's folder"));

@@ -35,11 +35,17 @@ pub(super) struct OnnxFile {
 /// # Errors
 /// The file cannot be read, is no ONNX model, has inputs that are no tensors of a served dtype, or uses ops that
 /// nothing here knows.
-pub(super) fn open(path: &Path) -> Result<OnnxFile, Error> {
+///
+/// `known` are the model's files as an earlier import opened them, its own first; these are read, whatever lies in their
+/// places now.
+pub(super) fn open(path: &Path, known: &[Arc<DataFile>]) -> Result<OnnxFile, Error> {
     let unread = |source| Error::Read { path: path.into(), source };
-    let file = DataFile::open(path).map_err(unread)?.whole();
+    let file = match known.first() {
+        Some(file) => DataFile::all_of(Arc::clone(file)),
+        None => DataFile::open(path).map_err(unread)?.whole(),
+    };
     let folder = path.parent().map(|parent| parent.to_string_lossy().into_owned());
-    decode(&file, folder).map_err(|failure| match failure {
+    decode(&file, folder, known).map_err(|failure| match failure {
         Failure::Scan(ScanError::Read(source)) => unread(source),
         other => other.into(),
     })
@@ -50,7 +56,7 @@ pub(super) fn open(path: &Path) -> Result<OnnxFile, Error> {
 /// # Errors
 /// As [`open`], reading aside.
 pub(super) fn from_memory(bytes: &[u8], folder: Option<String>) -> Result<OnnxFile, Error> {
-    decode(&Data::Bytes(Bytes::copy_from_slice(bytes)), folder).map_err(Error::from)
+    decode(&Data::Bytes(Bytes::copy_from_slice(bytes)), folder, &[]).map_err(Error::from)
 }
 
 enum Failure {
@@ -73,7 +79,7 @@ impl From<Failure> for Error {
     }
 }
 
-fn decode(file: &Data, folder: Option<String>) -> Result<OnnxFile, Failure> {
+fn decode(file: &Data, folder: Option<String>, known: &[Arc<DataFile>]) -> Result<OnnxFile, Failure> {
     let malformed = |reason: String| Error::Malformed { reason };
     let skeleton = skeleton::scan(file, LARGE_BYTES).map_err(Failure::Scan)?;
     let mut proto = caught(|| ModelProto::decode(&skeleton.message[..]))
@@ -87,7 +93,7 @@ fn decode(file: &Data, folder: Option<String>) -> Result<OnnxFile, Failure> {
     let signature = signature(graph)?;
     check_values(graph)?;
     check_ops(&reader(), graph)?;
-    let weights = Weights::take(graph, skeleton.left_out, folder.as_deref())?;
+    let weights = Weights::take(graph, skeleton.left_out, folder.as_deref(), known)?;
     Ok(OnnxFile { proto, weights, file: file.file().cloned(), folder, signature })
 }
 

@@ -84,7 +84,21 @@ impl Import {
     /// The file cannot be read, is malformed, has ops or dtypes that are not supported, or does not have what
     /// `narrowing` names.
     pub fn open(path: &Path, narrowing: &Narrowing, largest_bytes: u64) -> Result<Import, Error> {
-        Import::from_file(file::open(path)?, narrowing, largest_bytes)
+        Import::from_file(file::open(path, &[])?, narrowing, largest_bytes)
+    }
+
+    /// As [`Import::open`] of files that were opened before, the model's own first: they are read as they were then,
+    /// whatever lies in their places now.
+    ///
+    /// # Errors
+    /// As [`Import::open`].
+    pub(crate) fn again(
+        path: &Path,
+        known: &[Arc<DataFile>],
+        narrowing: &Narrowing,
+        largest_bytes: u64,
+    ) -> Result<Import, Error> {
+        Import::from_file(file::open(path, known)?, narrowing, largest_bytes)
     }
 
     /// As [`Import::open`] from memory; `folder` is where external tensor data may lie.

@@ -49,11 +49,12 @@ impl Weights {
         graph: &mut GraphProto,
         left_out: Vec<(At, Data)>,
         folder: Option<&str>,
+        known: &[Arc<DataFile>],
     ) -> Result<Weights, Error> {
         let mut left_out: HashMap<At, Data> = left_out.into_iter().collect();
         let staying = Staying::of(graph);
         let mut weights = Weights::default();
-        let mut external = External::new(folder);
+        let mut external = External::new(folder, known);
         let mut place = |at: At, name: &str, tensor: &mut TensorProto, sound: bool| {
             let malformed =
                 |reason: String| Error::Malformed { reason: format!("the data of `{name}`: {reason}") };

@@ -132,7 +132,9 @@ impl Origin {
             return Ok(Arc::clone(imported));
         }
         let largest = self.arena.ledger().account().fixed.ceiling;
-        let import = Import::open(&self.path, &self.narrowing, largest)?;
+        // What was found in the cache belongs to the files as they were then.
+        let known = self.shelved.as_ref().map_or(&[][..], |shelved| &shelved.files);
+        let import = Import::again(&self.path, known, &self.narrowing, largest)?;
         let held = self.arena.reserve(&self.owner, Kind::Import, import.weights_bytes() as u64)?;
         let made = Arc::new(Imported { import, _held: held });
         *imported = Some(Arc::clone(&made));

@@ -137,7 +137,7 @@ impl Memory {
             headroom_bytes: account.fixed.headroom,
             slab_bytes: account.fixed.slab,
             held_bytes: weights.used_bytes + account.held_bytes,
-            held_peak_bytes: weights.peak_bytes,
+            held_peak_bytes: weights.peak_bytes + account.peak_bytes,
             weights,
             lanes: region(|snapshot| snapshot.lanes, steady),
             reserve: region(|snapshot| snapshot.reserve, burst),

@@ -69,8 +69,13 @@ impl DataFile {
 
     /// The whole file.
     pub fn whole(self) -> Data {
-        let len = usize::try_from(self.stamp.len).unwrap_or(usize::MAX);
-        Data::File(FileRange { file: Arc::new(self), offset: 0, len })
+        DataFile::all_of(Arc::new(self))
+    }
+
+    /// As [`DataFile::whole`] of a file that others read too.
+    pub fn all_of(file: Arc<DataFile>) -> Data {
+        let len = usize::try_from(file.stamp.len).unwrap_or(usize::MAX);
+        Data::File(FileRange { file, offset: 0, len })
     }
 
     /// Where it is.
