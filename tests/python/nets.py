@@ -75,12 +75,12 @@ def large(path, mebibytes, seed=1):
     return _write(path, _model(nodes, [_float("x", [1, 1024])], [_float("y", [1, columns])], weights))
 
 
-def external(path, location, values):
+def external(path, location, values, batch=()):
     """y = x + w where w lies in another file; writes the model only, whatever the location is."""
     model = _model(
         [helper.make_node("Add", ["x", "w"], ["y"], name="plus")],
-        [_float("x", [len(values)])],
-        [_float("y", [len(values)])],
+        [_float("x", [*batch, len(values)])],
+        [_float("y", [*batch, len(values)])],
         {"w": np.asarray(values, np.float32)},
     )
     weight = model.graph.initializer[0]
