@@ -89,3 +89,43 @@ def external(path, location, values, batch=()):
     for key, value in {"location": location, "offset": "0", "length": str(4 * len(values))}.items():
         weight.external_data.add(key=key, value=value)
     return _write(path, model)
+
+
+def made_of_nothing(path, op, mebibytes):
+    """y = x + the largest element of a value of so many MiB, which `op` makes of constants of a few bytes.
+
+    Its shape is computed, so that it is nowhere in the file.
+    """
+    rows = mebibytes * 4
+    side = [helper.make_node("Mul", ["quarter", "four"], ["rows"]), helper.make_node("Mul", ["columns", "one"], ["wide"])]
+    shape = helper.make_node("Concat", ["rows", "wide"], ["shape"], axis=0)
+    made = {
+        "ConstantOfShape": [shape, helper.make_node("ConstantOfShape", ["shape"], ["huge"])],
+        "Expand": [shape, helper.make_node("Expand", ["unit", "shape"], ["huge"])],
+        "Tile": [shape, helper.make_node("Tile", ["unit", "shape"], ["huge"])],
+        "Range": [
+            helper.make_node("Mul", ["rows", "half"], ["many"]),
+            helper.make_node("Squeeze", ["many"], ["limit"]),
+            helper.make_node("Range", ["zero", "limit", "step"], ["longs"]),
+            helper.make_node("Cast", ["longs"], ["huge"], to=TensorProto.FLOAT),
+        ],
+        "Add": [
+            helper.make_node("Concat", ["rows", "one"], ["tall"], axis=0),
+            helper.make_node("Concat", ["one", "wide"], ["flat"], axis=0),
+            helper.make_node("Expand", ["unit", "tall"], ["column"]),
+            helper.make_node("Expand", ["unit", "flat"], ["row"]),
+            helper.make_node("Add", ["column", "row"], ["huge"]),
+        ],
+    }[op]
+    most = [helper.make_node("ReduceMax", ["huge"], ["most"], keepdims=0), helper.make_node("Add", ["x", "most"], ["y"])]
+    weights = {
+        "quarter": np.array([rows // 4]),
+        "four": np.array([4]),
+        "columns": np.array([65536]),
+        "one": np.array([1]),
+        "half": np.array([32768]),
+        "zero": np.array(0),
+        "step": np.array(1),
+        "unit": np.ones((1, 1), np.float32),
+    }
+    return _write(path, _model([*side, *made, *most], [_float("x", [1])], [_float("y", [1])], weights))

@@ -8,6 +8,7 @@ import sys
 
 import nets
 import numpy as np
+import pytest
 import v2
 from load import Load, hammer
 from server import MODELS, ROOT
@@ -53,3 +54,20 @@ def test_the_slab_is_one_mapping_that_no_load_replaces_or_grows(serve, tmp_path)
             assert slabs(server) == before
     assert set(load.statuses()) == {200}
     assert server.memory()["reserve"]["peak_bytes"] > 0
+
+
+@pytest.mark.parametrize("op", ["ConstantOfShape", "Expand", "Tile", "Range", "Add"])
+def test_a_value_made_of_nothing_is_refused_before_it_is_made(serve, tmp_path, op):
+    models = tmp_path / "models"
+    nets.made_of_nothing(models / "small.onnx", op, 2)
+    nets.made_of_nothing(models / "huge.onnx", op, 800)
+    assert (models / "huge.onnx").stat().st_size < 2048
+    server = serve(models, {"memory": {"ceiling": "256MiB"}, "models": {"load": "on_demand", "watch": False}})
+    refused = server.load("huge")
+    assert refused.status == 507 and "MiB" in refused.error, refused
+    assert server.peak_bytes() < 256 * MIB, f"{server.peak_bytes() / MIB:.0f} MiB"
+    assert not [extent for extent in server.memory()["extents"] if "huge" in extent["owner"]]
+    # The same with less is served.
+    x = np.zeros(1, np.float32)
+    expected = np.ones(1, np.float32) * {"ConstantOfShape": 0, "Range": 2 * 2**17 - 1, "Add": 2}.get(op, 1)
+    assert v2.infer(server, "small", {"x": x})["y"] == expected

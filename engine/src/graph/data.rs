@@ -1,4 +1,5 @@
-//! The elements of a constant: in memory, still in the model's file, or made of another constant's as they are read.
+//! The elements of a constant: in memory, still in the model's file, or made as they are read, of another constant's or
+//! of one element.
 
 mod file;
 
@@ -6,6 +7,7 @@ use bytes::Bytes;
 use file::Stamp;
 pub use file::{DataFile, FileRange, Likeness};
 use half::f16;
+use smallvec::SmallVec;
 use std::io;
 use std::sync::Arc;
 use xxhash_rust::xxh3::xxh3_128;
@@ -28,6 +30,13 @@ pub enum Data {
     },
     /// f32 elements that are f16 in the base.
     Widened(Box<Data>),
+    /// One element over and over.
+    Filled {
+        /// Its bytes.
+        element: SmallVec<[u8; 8]>,
+        /// Bytes of all elements.
+        len: usize,
+    },
     /// Not here: known by their hash alone, of a graph from the cache whose large constants were packed before.
     Absent {
         /// The hash of the elements.
@@ -49,6 +58,7 @@ enum Kind {
     Numbered(usize, u64, usize),
     Scaled(Box<Kind>, u128, usize),
     Widened(Box<Kind>),
+    Filled(SmallVec<[u8; 8]>, usize),
 }
 
 impl Data {
@@ -59,7 +69,7 @@ impl Data {
             Data::File(range) => range.len,
             Data::Scaled { base, .. } => base.len(),
             Data::Widened(base) => base.len().saturating_mul(2),
-            Data::Absent { len, .. } => *len,
+            Data::Filled { len, .. } | Data::Absent { len, .. } => *len,
         }
     }
 
@@ -72,7 +82,7 @@ impl Data {
     pub fn held_bytes(&self) -> usize {
         match self {
             Data::Bytes(bytes) => bytes.len(),
-            Data::File(_) | Data::Absent { .. } => 0,
+            Data::File(_) | Data::Filled { .. } | Data::Absent { .. } => 0,
             Data::Scaled { base, factors, .. } => base.held_bytes() + factors.len() * 4,
             Data::Widened(base) => base.held_bytes(),
         }
@@ -116,6 +126,12 @@ impl Data {
                     to[at * 4..at * 4 + 4].copy_from_slice(&wide.to_le_bytes());
                 }
             }
+            Data::Filled { element, .. } => {
+                let mut element = element.clone();
+                let size = element.len().max(1);
+                element.rotate_left(offset % size);
+                to.chunks_mut(size).for_each(|bytes| bytes.copy_from_slice(&element[..bytes.len()]));
+            }
             Data::Absent { .. } => {
                 return Err(io::Error::new(
                     io::ErrorKind::NotFound,
@@ -158,7 +174,10 @@ impl Data {
                 offset: range.offset + offset as u64,
                 len,
             })),
-            Data::Scaled { .. } | Data::Widened(_) | Data::Absent { .. } => None,
+            Data::Filled { element, .. } if offset.is_multiple_of(element.len().max(1)) => {
+                Some(Data::Filled { element: element.clone(), len })
+            }
+            Data::Scaled { .. } | Data::Widened(_) | Data::Filled { .. } | Data::Absent { .. } => None,
         }
     }
 
@@ -175,6 +194,7 @@ impl Data {
                 Kind::Scaled(Box::new(base.kind()), xxh3_128(bytemuck::cast_slice(factors)), *inner)
             }
             Data::Widened(base) => Kind::Widened(Box::new(base.kind())),
+            Data::Filled { element, len } => Kind::Filled(element.clone(), *len),
             Data::Absent { content, .. } => Kind::Content(*content),
         }
     }
@@ -184,7 +204,7 @@ impl Data {
         match self {
             Data::File(range) => Some(&range.file),
             Data::Scaled { base, .. } | Data::Widened(base) => base.file(),
-            Data::Bytes(_) | Data::Absent { .. } => None,
+            Data::Bytes(_) | Data::Filled { .. } | Data::Absent { .. } => None,
         }
     }
 }
@@ -207,7 +227,7 @@ impl Kind {
                 Kind::Scaled(Box::new(base.among(files)?), *factors, *inner)
             }
             Kind::Widened(base) => Kind::Widened(Box::new(base.among(files)?)),
-            Kind::Content(_) | Kind::Numbered(..) => self.clone(),
+            Kind::Content(_) | Kind::Numbered(..) | Kind::Filled(..) => self.clone(),
         })
     }
 }

@@ -24,6 +24,7 @@ enum Elements {
     Scaled { base: Box<Elements>, factors: Vec<f32>, inner: usize },
     Widened(Box<Elements>),
     Absent { content: u128, len: usize },
+    Filled { element: Vec<u8>, len: usize },
 }
 
 impl GraphRecord {
@@ -72,6 +73,7 @@ impl Elements {
                 inner: *inner,
             },
             Data::Widened(base) => Elements::Widened(Box::new(Elements::of(base, files)?)),
+            Data::Filled { element, len } => Elements::Filled { element: element.to_vec(), len: *len },
             Data::Absent { content, len } => Elements::Absent { content: *content, len: *len },
         })
     }
@@ -90,6 +92,10 @@ impl Elements {
                 Data::Scaled { base: Box::new(base.data(files)?), factors: factors.into(), inner }
             }
             Elements::Widened(base) => Data::Widened(Box::new(base.data(files)?)),
+            Elements::Filled { element, len } if !element.is_empty() => {
+                Data::Filled { element: element.into(), len }
+            }
+            Elements::Filled { .. } => return None,
             Elements::Absent { content, len } => Data::Absent { content, len },
         })
     }

@@ -4,6 +4,7 @@ use super::convert::dtype_of_onnx;
 use super::guard::caught;
 use super::signature::{Dim, Port, Signature};
 use super::skeleton::{self, LARGE_BYTES, ScanError};
+use super::staging::Staging;
 use super::tract::pb::type_proto::Value;
 use super::tract::pb::{GraphProto, ModelProto, NodeProto, ValueInfoProto, tensor_shape_proto};
 use super::tract::{Onnx, reader};
@@ -38,15 +39,16 @@ pub(super) struct OnnxFile {
 ///
 /// `known` are the model's files as an earlier import opened them, its own first; these are read, whatever lies in their
 /// places now.
-pub(super) fn open(path: &Path, known: &[Arc<DataFile>]) -> Result<OnnxFile, Error> {
+pub(super) fn open(path: &Path, known: &[Arc<DataFile>], staging: &Staging) -> Result<OnnxFile, Error> {
     let unread = |source| Error::Read { path: path.into(), source };
     let file = match known.first() {
         Some(file) => DataFile::all_of(Arc::clone(file)),
         None => DataFile::open(path).map_err(unread)?.whole(),
     };
     let folder = path.parent().map(|parent| parent.to_string_lossy().into_owned());
-    decode(&file, folder, known).map_err(|failure| match failure {
+    decode(&file, folder, known, staging).map_err(|failure| match failure {
         Failure::Scan(ScanError::Read(source)) => unread(source),
+        Failure::Scan(ScanError::Memory(error)) => error,
         other => other.into(),
     })
 }
@@ -55,8 +57,12 @@ pub(super) fn open(path: &Path, known: &[Arc<DataFile>]) -> Result<OnnxFile, Err
 ///
 /// # Errors
 /// As [`open`], reading aside.
-pub(super) fn from_memory(bytes: &[u8], folder: Option<String>) -> Result<OnnxFile, Error> {
-    decode(&Data::Bytes(Bytes::copy_from_slice(bytes)), folder, &[]).map_err(Error::from)
+pub(super) fn from_memory(
+    bytes: &[u8],
+    folder: Option<String>,
+    staging: &Staging,
+) -> Result<OnnxFile, Error> {
+    decode(&Data::Bytes(Bytes::copy_from_slice(bytes)), folder, &[], staging).map_err(Error::from)
 }
 
 enum Failure {
@@ -73,15 +79,21 @@ impl From<Error> for Failure {
 impl From<Failure> for Error {
     fn from(failure: Failure) -> Error {
         match failure {
+            Failure::Scan(ScanError::Memory(error)) => error,
             Failure::Scan(error) => Error::Malformed { reason: error.to_string() },
             Failure::Other(error) => error,
         }
     }
 }
 
-fn decode(file: &Data, folder: Option<String>, known: &[Arc<DataFile>]) -> Result<OnnxFile, Failure> {
+fn decode(
+    file: &Data,
+    folder: Option<String>,
+    known: &[Arc<DataFile>],
+    staging: &Staging,
+) -> Result<OnnxFile, Failure> {
     let malformed = |reason: String| Error::Malformed { reason };
-    let skeleton = skeleton::scan(file, LARGE_BYTES).map_err(Failure::Scan)?;
+    let skeleton = skeleton::scan(file, LARGE_BYTES, staging).map_err(Failure::Scan)?;
     let mut proto = caught(|| ModelProto::decode(&skeleton.message[..]))
         .map_err(|panic| malformed(panic.0))?
         .map_err(|error| malformed(error.to_string()))?;
@@ -93,7 +105,7 @@ fn decode(file: &Data, folder: Option<String>, known: &[Arc<DataFile>]) -> Resul
     let signature = signature(graph)?;
     check_values(graph)?;
     check_ops(&reader(), graph)?;
-    let weights = Weights::take(graph, skeleton.left_out, folder.as_deref(), known)?;
+    let weights = Weights::take(graph, skeleton.left_out, folder.as_deref(), known, staging)?;
     Ok(OnnxFile { proto, weights, file: file.file().cloned(), folder, signature })
 }
 

@@ -5,19 +5,16 @@
 
 use super::blame::Failure;
 use super::file::label;
+use super::judged;
+use super::staging::Staging;
 use super::tract::pb::{GraphProto, TensorProto};
-use super::tract::{Factoid, InferenceModel};
+use super::tract::{Factoid, InferenceModel, InferenceNode, one_line};
 use crate::error::Error;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// Refuses a graph that fills or expands a value to a shape, written in the file, that is larger.
 pub(super) fn check_written_shapes(graph: &GraphProto, largest_bytes: u64) -> Result<(), Error> {
-    let written = graph.node.iter().filter(|node| node.op_type == "Constant").filter_map(|node| {
-        let tensor = node.attribute.iter().find(|attribute| attribute.name == "value")?.t.as_ref()?;
-        Some((node.output.first()?.as_str(), tensor))
-    });
-    let initial = graph.initializer.iter().map(|tensor| (tensor.name.as_str(), tensor));
-    let constants: HashMap<&str, &TensorProto> = initial.chain(written).collect();
+    let constants = written(graph);
     for node in &graph.node {
         let shape = match node.op_type.as_str() {
             "ConstantOfShape" => node.input.first(),
@@ -36,7 +33,17 @@ pub(super) fn check_written_shapes(graph: &GraphProto, largest_bytes: u64) -> Re
     Ok(())
 }
 
-fn longs(tensor: &TensorProto) -> Vec<i64> {
+/// The tensors that a graph has as initializers and as `Constant` nodes.
+pub(super) fn written(graph: &GraphProto) -> HashMap<&str, &TensorProto> {
+    let constants = graph.node.iter().filter(|node| node.op_type == "Constant").filter_map(|node| {
+        let tensor = node.attribute.iter().find(|attribute| attribute.name == "value")?.t.as_ref()?;
+        Some((node.output.first()?.as_str(), tensor))
+    });
+    graph.initializer.iter().map(|tensor| (tensor.name.as_str(), tensor)).chain(constants).collect()
+}
+
+/// The elements of an i64 tensor.
+pub(super) fn longs(tensor: &TensorProto) -> Vec<i64> {
     if tensor.raw_data.is_empty() {
         return tensor.int64_data.clone();
     }
@@ -44,18 +51,53 @@ fn longs(tensor: &TensorProto) -> Vec<i64> {
     eight.filter_map(|bytes| bytes.try_into().ok().map(i64::from_le_bytes)).collect()
 }
 
-/// Refuses a graph in which tract has inferred a value to be larger.
-pub(super) fn check_inferred_shapes(model: &InferenceModel, largest_bytes: u64) -> Result<(), Failure> {
-    for node in model.nodes() {
+/// Refuses a graph in which tract has inferred a value to be too large, and takes the memory of what tract is about to
+/// make of constants.
+pub(super) fn check_inferred_shapes(model: &InferenceModel, staging: &Staging) -> Result<(), Failure> {
+    let largest_bytes = staging.largest_bytes();
+    let mut made = Made::default();
+    let order = model.eval_order().map_err(|error| Failure::Error(one_line(&error)))?;
+    for node in order.into_iter().map(|id| model.node(id)) {
         for fact in node.outputs.iter().map(|outlet| &outlet.fact) {
-            let Ok(Some(shape)) = fact.shape.as_concrete_finite() else { continue };
-            let size = fact.datum_type.concretize().map_or(1, |datum| datum.size_of()) as u64;
-            let bytes = shape.iter().try_fold(size, |bytes, &dim| bytes.checked_mul(dim as u64));
-            if bytes.is_none_or(|bytes| bytes > largest_bytes) && !shape.contains(&0) {
-                let (node, shape) = (node.name.clone(), shape.to_vec());
+            if judged::bytes(fact).is_none_or(|bytes| bytes <= largest_bytes) {
+                continue;
+            }
+            let shape = fact.shape.as_concrete_finite().ok().flatten().unwrap_or_default().to_vec();
+            if !shape.contains(&0) {
+                let node = node.name.clone();
                 return Err(Failure::TooLarge { node, shape, largest_bytes });
             }
         }
+        made.note(node);
     }
-    Ok(())
+    // Those that tract keeps; and while it folds them, one more for a moment.
+    staging
+        .take(made.bytes.saturating_add(made.largest))
+        .map_err(|refused| Failure::Error(refused.to_string()))
+}
+
+/// What depends on constants alone, and was too large to be made while shapes were inferred.
+#[derive(Default)]
+struct Made {
+    nodes: HashSet<usize>,
+    bytes: u64,
+    largest: u64,
+}
+
+impl Made {
+    /// Looks at a node whose inputs were looked at before.
+    fn note(&mut self, node: &InferenceNode) {
+        let known = node.outputs.iter().all(|outlet| outlet.fact.value.is_concrete());
+        let made =
+            !node.inputs.is_empty() && node.inputs.iter().all(|input| self.nodes.contains(&input.node));
+        if known || made {
+            self.nodes.insert(node.id);
+        }
+        if made && !known {
+            let outputs = node.outputs.iter().filter_map(|outlet| judged::bytes(&outlet.fact));
+            let bytes = outputs.fold(0, u64::saturating_add);
+            self.bytes = self.bytes.saturating_add(bytes);
+            self.largest = self.largest.max(bytes);
+        }
+    }
 }

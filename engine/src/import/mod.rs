@@ -22,8 +22,10 @@ mod conditions;
 mod convert;
 mod external;
 mod file;
+mod fills;
 mod fixed;
 mod guard;
+mod judged;
 mod limits;
 mod lower;
 mod placeholder;
@@ -31,6 +33,7 @@ mod prepare;
 mod reference;
 mod signature;
 mod skeleton;
+mod staging;
 #[cfg(test)]
 mod tests;
 mod threads;
@@ -39,10 +42,12 @@ mod weights;
 
 pub use fixed::Constant;
 pub use signature::{Dim, Mismatch, Port, Signature};
+pub use staging::Grant;
 
 pub(crate) use guard::{Panicked, caught};
 pub(crate) use lower::Unplannable;
 pub(crate) use reference::Reference;
+pub(crate) use staging::Staging;
 pub(crate) use threads::Threads;
 
 use crate::error::{Error, shapes_text};
@@ -70,21 +75,20 @@ pub struct Import {
     source: Source,
     files: Vec<Arc<DataFile>>,
     weights_bytes: usize,
-    largest_bytes: u64,
 }
 
 impl Import {
     /// Imports the file at `path` as far as that goes without shapes.
     ///
-    /// A value of the graph that is larger than `largest_bytes` is refused before anything is computed.
+    /// What it takes while it works is asked of `grant` first.
     ///
     /// External tensor data is read from the file's own folder only: no absolute path, no `..`, no link out.
     ///
     /// # Errors
     /// The file cannot be read, is malformed, has ops or dtypes that are not supported, or does not have what
     /// `narrowing` names.
-    pub fn open(path: &Path, narrowing: &Narrowing, largest_bytes: u64) -> Result<Import, Error> {
-        Import::from_file(file::open(path, &[])?, narrowing, largest_bytes)
+    pub fn open(path: &Path, narrowing: &Narrowing, grant: &Grant) -> Result<Import, Error> {
+        Import::again(path, &[], narrowing, grant)
     }
 
     /// As [`Import::open`] of files that were opened before, the model's own first: they are read as they were then,
@@ -96,9 +100,10 @@ impl Import {
         path: &Path,
         known: &[Arc<DataFile>],
         narrowing: &Narrowing,
-        largest_bytes: u64,
+        grant: &Grant,
     ) -> Result<Import, Error> {
-        Import::from_file(file::open(path, known)?, narrowing, largest_bytes)
+        let staging = grant.staging();
+        Import::from_file(file::open(path, known, &staging)?, narrowing, &staging)
     }
 
     /// As [`Import::open`] from memory; `folder` is where external tensor data may lie.
@@ -109,19 +114,20 @@ impl Import {
         bytes: &[u8],
         folder: Option<&Path>,
         narrowing: &Narrowing,
-        largest_bytes: u64,
+        grant: &Grant,
     ) -> Result<Import, Error> {
+        let staging = grant.staging();
         let folder = folder.map(|path| path.to_string_lossy().into_owned());
-        Import::from_file(file::from_memory(bytes, folder)?, narrowing, largest_bytes)
+        Import::from_file(file::from_memory(bytes, folder, &staging)?, narrowing, &staging)
     }
 
     fn from_file(
         mut file: file::OnnxFile,
         narrowing: &Narrowing,
-        largest_bytes: u64,
+        staging: &Staging,
     ) -> Result<Import, Error> {
         if let Some(graph) = &file.proto.graph {
-            limits::check_written_shapes(graph, largest_bytes)?;
+            limits::check_written_shapes(graph, staging.largest_bytes())?;
         }
         fixed::fix_dims(&mut file, &narrowing.dims)?;
         fixed::fix_inputs(&mut file, &narrowing.constants)?;
@@ -129,7 +135,7 @@ impl Import {
         let files = file.file.iter().chain(file.weights.files()).cloned().collect();
         let source = Source::new(file)?;
         let weights_bytes = source.weights_bytes();
-        Ok(Import { signature, source, files, weights_bytes, largest_bytes })
+        Ok(Import { signature, source, files, weights_bytes })
     }
 
     /// What the model takes and gives; inputs fixed by the settings are left out.
@@ -149,11 +155,17 @@ impl Import {
     }
 
     /// The model for these shapes, in the order of the signature's inputs, as our graph; or as tract's optimized
-    /// plan, run whole, where `whole` asks for that or the model cannot be planned.
+    /// plan, run whole, where `whole` asks for that or the model cannot be planned. With it comes what the preparation
+    /// has taken of `grant`, to be held for as long as constants are only in what was prepared.
     ///
     /// # Errors
     /// A shape is not what its input takes, or the model cannot be prepared for it.
-    pub(crate) fn lowered(&self, shapes: &[Shape], whole: bool) -> Result<Lowered, Error> {
+    pub(crate) fn lowered(
+        &self,
+        shapes: &[Shape],
+        whole: bool,
+        grant: &Grant,
+    ) -> Result<(Lowered, Arc<Staging>), Error> {
         let inputs = &self.signature.inputs;
         if shapes.len() != inputs.len() {
             return Err(Error::InputCount { expected: inputs.len(), got: shapes.len() });
@@ -166,16 +178,18 @@ impl Import {
         let mut needed = if whole || text { all.clone() } else { self.source.needed() };
         let mut attempts = 0;
         loop {
-            let wanted = match self.attempt(shapes, whole || text, &needed) {
+            let staging = grant.staging();
+            let wanted = match self.attempt(shapes, whole || text, &needed, &staging) {
                 Ok(Attempt::Done(lowered)) => {
                     if !whole {
                         self.source.remember(needed);
                     }
-                    return Ok(lowered);
+                    return Ok((lowered, staging));
                 }
                 Ok(Attempt::Wants(wanted)) => wanted,
-                Err(failure) => match failure.may_want_values() {
-                    Some(text) if needed != all => self.source.suspects(&text),
+                Err(failure) => match (staging.refusal(), failure.may_want_values()) {
+                    (Some(refusal), _) => return Err(refusal),
+                    (None, Some(text)) if needed != all => self.source.suspects(&text),
                     _ => return Err(failed(failure)),
                 },
             };
@@ -193,9 +207,15 @@ impl Import {
     }
 
     /// Lowers the model with the values of the constants called `needed`.
-    fn attempt(&self, shapes: &[Shape], whole: bool, needed: &BTreeSet<String>) -> Result<Attempt, Failure> {
+    fn attempt(
+        &self,
+        shapes: &[Shape],
+        whole: bool,
+        needed: &BTreeSet<String>,
+        staging: &Arc<Staging>,
+    ) -> Result<Attempt, Failure> {
         let (inputs, outputs) = (&self.signature.inputs, &self.signature.outputs);
-        let target = Target { inputs, shapes, largest_bytes: self.largest_bytes };
+        let target = Target { inputs, shapes, staging };
         let typed = self.source.typed(needed, target)?;
         let all = self.source.weights();
         blame::on_graph(&typed, |model| {

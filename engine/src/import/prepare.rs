@@ -5,9 +5,11 @@ use super::conditions::{self, has_conditions};
 use super::convert::datum_type;
 use super::file::OnnxFile;
 use super::guard::caught;
+use super::judged::judge;
 use super::limits::check_inferred_shapes;
 use super::placeholder;
 use super::signature::Port;
+use super::staging::{Refused, Staging};
 use super::tract::pb::{GraphProto, ModelProto};
 use super::tract::{
     Const, InferenceFact, InferenceModel, InferenceModelExt, TDim, TractResult, TypedModel, bail, reader,
@@ -17,7 +19,7 @@ use crate::error::Error;
 use crate::tensor::Shape;
 use prost::Message;
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// What is kept of a file after its import, to prepare it for further shapes: the graph, and where in the file the
 /// large constants are.
@@ -41,8 +43,8 @@ enum Kept {
 pub(super) struct Target<'a> {
     pub(super) inputs: &'a [Port],
     pub(super) shapes: &'a [Shape],
-    /// The most bytes that one value may have.
-    pub(super) largest_bytes: u64,
+    /// What is taken for it.
+    pub(super) staging: &'a Arc<Staging>,
 }
 
 impl Source {
@@ -100,6 +102,8 @@ impl Source {
             Kept::Parsed(model) => &**model,
             Kept::File(proto) => {
                 let shell = without_graph(proto);
+                // The copy, and what is parsed of it.
+                target.staging.take(2 * proto.encoded_len() as u64).map_err(no_memory)?;
                 let mut proto = (**proto).clone();
                 if let Some(graph) = proto.graph.as_mut() {
                     conditions::fold(graph, &|part, name| self.decide(&shell, part, name, target));
@@ -108,18 +112,27 @@ impl Source {
                 &folded
             }
         };
-        let restored = self.restored(needed)?;
+        let restored = self.restored(needed, target.staging)?;
         let analysed = on_graph(parsed, |mut model| {
             fill(&mut model, &restored)?;
+            judge(&mut model, target.staging);
             let mut model = set_shapes(model, target)?;
             model.analyse(false)?;
             Ok(model)
         })?;
-        check_inferred_shapes(&analysed, target.largest_bytes)?;
+        check_inferred_shapes(&analysed, target.staging)?;
         on_graph(&analysed, |model| declutter(model, &self.weights))
     }
 
-    fn restored<'a>(&self, names: impl IntoIterator<Item = &'a String>) -> Result<Restored, Failure> {
+    fn restored<'a>(
+        &self,
+        names: impl IntoIterator<Item = &'a String>,
+        staging: &Staging,
+    ) -> Result<Restored, Failure> {
+        let names: Vec<&String> = names.into_iter().collect();
+        let bytes =
+            names.iter().filter_map(|name| self.weights.get(name)).map(|weight| weight.data.len() as u64);
+        staging.take(bytes.sum()).map_err(no_memory)?;
         self.weights.restored(names).map_err(|(name, source)| Failure::Weights { name, source })
     }
 
@@ -155,12 +168,14 @@ impl Source {
         let has = |name: &String| part.input.iter().any(|value| value.name == *name);
         let own = inputs.iter().cloned().zip(shapes.iter().cloned()).filter(|(port, _)| has(&port.name));
         let (inputs, shapes): (Vec<Port>, Vec<Shape>) = own.unzip();
-        let restored = self.restored(self.weights.names().iter().filter(|name| has(name))).ok()?;
+        let names = self.weights.names();
+        let restored = self.restored(names.iter().filter(|name| has(name)), target.staging).ok()?;
         let graph = GraphProto { name: name.into(), ..part };
         let proto = ModelProto { graph: Some(graph), ..shell.clone() };
         let work = || -> TractResult<Option<bool>> {
             let mut model = parse(&proto, self.folder.as_deref())?;
             fill(&mut model, &restored)?;
+            judge(&mut model, target.staging);
             let target = Target { inputs: &inputs, shapes: &shapes, ..target };
             let model = declutter(set_shapes(model, target)?, &self.weights)?;
             let value = model.output_fact(0)?.konst.clone();
@@ -171,6 +186,10 @@ impl Source {
         };
         caught(work).ok()?.ok()?
     }
+}
+
+fn no_memory(refused: Refused) -> Failure {
+    Failure::Error(refused.to_string())
 }
 
 fn parse(proto: &ModelProto, folder: Option<&str>) -> TractResult<InferenceModel> {

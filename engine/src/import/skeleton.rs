@@ -7,6 +7,7 @@
 mod wire;
 
 use super::convert::dtype_of_onnx;
+use super::staging::Staging;
 use crate::graph::Data;
 use crate::tensor::DType;
 use std::ops::Range;
@@ -39,9 +40,10 @@ pub(super) struct Skeleton {
 /// say, and is larger than `threshold` bytes; graphs inside nodes are copied whole.
 ///
 /// # Errors
-/// The model or its graph is no message, or the file cannot be read.
-pub(super) fn scan(file: &Data, threshold: usize) -> Result<Skeleton, ScanError> {
-    let mut scan = Scan { reader: Reader::new(file), threshold, initializers: 0, nodes: 0, left_out: vec![] };
+/// The model or its graph is no message, the file cannot be read, or there is no memory for what is copied.
+pub(super) fn scan(file: &Data, threshold: usize, staging: &Staging) -> Result<Skeleton, ScanError> {
+    let reader = Reader::new(file, staging);
+    let mut scan = Scan { reader, threshold, initializers: 0, nodes: 0, left_out: vec![] };
     let (mut message, mut at) = (vec![], 0);
     while at < file.len() {
         let field = scan.reader.field(at, file.len())?;

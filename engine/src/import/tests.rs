@@ -72,13 +72,13 @@ pub(super) fn model(graph: GraphProto) -> Vec<u8> {
         .encode_to_vec()
 }
 
-fn import(graph: GraphProto) -> Result<Import, Error> {
-    Import::decode(&model(graph), None, &Narrowing::default(), u64::MAX)
+pub(super) fn import(graph: GraphProto) -> Result<Import, Error> {
+    Import::decode(&model(graph), None, &Narrowing::default(), &Grant::unlimited())
 }
 
 /// tract's own plan.
 fn reference(import: &Import, shapes: &[Shape]) -> Result<Reference, Error> {
-    match import.lowered(shapes, true)? {
+    match import.lowered(shapes, true, &Grant::unlimited())?.0 {
         Lowered::Whole(reference, _) => Ok(reference),
         Lowered::Graph(_) => unreachable!("asked for whole"),
     }
@@ -153,7 +153,7 @@ fn a_constant_input_leaves_the_signature() {
     graph.input.push(value("w", DType::F32, &[]));
     let constants = [("w".to_string(), Constant::Floats(vec![2.5]))].into();
     let narrowing = Narrowing { constants, ..Default::default() };
-    let import = Import::decode(&model(graph), None, &narrowing, u64::MAX).unwrap();
+    let import = Import::decode(&model(graph), None, &narrowing, &Grant::unlimited()).unwrap();
     assert_eq!(import.signature().inputs.len(), 1);
     let y = run(&import, &[f32s(&[1, 2], &[0.0, 1.0])]).unwrap();
     assert_eq!(as_f32(&y[0]), [2.5, 3.5]);
@@ -163,7 +163,7 @@ fn a_constant_input_leaves_the_signature() {
 fn a_named_axis_takes_the_size_from_the_settings() {
     let dims = [("batch".to_string(), 4)].into();
     let narrowing = Narrowing { dims, ..Default::default() };
-    let import = Import::decode(&model(add_one()), None, &narrowing, u64::MAX).unwrap();
+    let import = Import::decode(&model(add_one()), None, &narrowing, &Grant::unlimited()).unwrap();
     assert_eq!(import.signature().inputs[0].fixed_shape(), Some(smallvec![4, 2]));
     let error = run(&import, &[f32s(&[1, 2], &[0.0, 1.0])]).unwrap_err();
     assert_eq!(error.to_string(), "input `x` takes shape [4, 2], got [1, 2]");
@@ -175,8 +175,9 @@ fn settings_that_fit_nothing_are_refused_by_name() {
         dims: dims.iter().map(|(name, size)| (name.to_string(), *size)).collect(),
         constants: constants.iter().map(|(name, value)| (name.to_string(), value.clone())).collect(),
     };
-    let refusal =
-        |narrowing| Import::decode(&model(add_one()), None, &narrowing, u64::MAX).err().unwrap().to_string();
+    let refusal = |narrowing| {
+        Import::decode(&model(add_one()), None, &narrowing, &Grant::unlimited()).err().unwrap().to_string()
+    };
     assert_eq!(
         refusal(narrowing(&[("height", 3)], &[])),
         "dims.`height`: the model has no axis of that name; it has batch"
@@ -200,9 +201,11 @@ fn what_is_no_model_is_refused_without_a_panic() {
     let whole = model(add_one());
     for cut in 0..whole.len() {
         // A prefix can by chance be a smaller valid message; none may panic.
-        let _ = Import::decode(&whole[..cut], None, &Narrowing::default(), u64::MAX);
+        let _ = Import::decode(&whole[..cut], None, &Narrowing::default(), &Grant::unlimited());
     }
-    let error = Import::decode(b"not a model at all", None, &Narrowing::default(), u64::MAX).err().unwrap();
+    let error = Import::decode(b"not a model at all", None, &Narrowing::default(), &Grant::unlimited())
+        .err()
+        .unwrap();
     assert!(matches!(error, Error::Malformed { .. }), "{error}");
 }
 
@@ -220,16 +223,22 @@ fn a_few_bytes_that_describe_terabytes_are_refused_before_they_are_made() {
         output: vec![value("y", DType::F32, &[])],
         ..Default::default()
     };
-    let error = Import::decode(&model(graph.clone()), None, &Narrowing::default(), 1 << 30).err().unwrap();
+    let error =
+        Import::decode(&model(graph.clone()), None, &Narrowing::default(), &largest(1 << 30)).err().unwrap();
     assert!(matches!(error, Error::TooLarge { .. }), "{error}");
     // The same size, out of a shape that the file does not tell.
     let mut padded = graph;
     padded.node = vec![node("MatMul", &["column", "row"], &["y"])];
     padded.input = vec![value("column", DType::F32, &["n", "1"]), value("row", DType::F32, &["1", "n"])];
-    let import = Import::decode(&model(padded), None, &Narrowing::default(), 1 << 20).unwrap();
-    let (column, row) = (f32s(&[1024, 1], &[0.0; 1024]), f32s(&[1, 1024], &[0.0; 1024]));
-    let error = run(&import, &[column, row]).unwrap_err();
+    let import = Import::decode(&model(padded), None, &Narrowing::default(), &largest(1 << 20)).unwrap();
+    let shapes = [smallvec![1024, 1], smallvec![1, 1024]];
+    let error = import.lowered(&shapes, true, &largest(1 << 20)).err().unwrap();
     assert!(matches!(error, Error::TooLarge { .. }), "{error}");
+}
+
+/// A grant of whatever is asked for, with a bound on the size of values.
+fn largest(bytes: u64) -> Grant {
+    Grant::new(bytes, |_| Ok(Box::new(())))
 }
 
 #[test]
@@ -243,7 +252,7 @@ fn axes_of_one_name_have_one_size() {
 }
 
 /// y = f(x, w), w of 128 × 128 numbers.
-fn with_large(nodes: Vec<NodeProto>) -> GraphProto {
+pub(super) fn with_large(nodes: Vec<NodeProto>) -> GraphProto {
     GraphProto {
         node: nodes,
         initializer: vec![floats("w", &[128, 128], &(0..128 * 128).map(|at| at as f32).collect::<Vec<_>>())],
@@ -256,13 +265,14 @@ fn with_large(nodes: Vec<NodeProto>) -> GraphProto {
 fn in_a_file(graph: GraphProto) -> (temp_dir::TempDir, Import) {
     let dir = temp_dir::TempDir::new().unwrap();
     std::fs::write(dir.child("model.onnx"), model(graph)).unwrap();
-    let import = Import::open(&dir.child("model.onnx"), &Narrowing::default(), u64::MAX).unwrap();
+    let import = Import::open(&dir.child("model.onnx"), &Narrowing::default(), &Grant::unlimited()).unwrap();
     (dir, import)
 }
 
 /// The constants of our graph.
-fn constants(import: &Import) -> Vec<crate::graph::Data> {
-    let Lowered::Graph(graph) = import.lowered(&[smallvec![4, 128]], false).unwrap() else {
+pub(super) fn constants(import: &Import) -> Vec<crate::graph::Data> {
+    let Lowered::Graph(graph) = import.lowered(&[smallvec![4, 128]], false, &Grant::unlimited()).unwrap().0
+    else {
         panic!("planned")
     };
     graph.values.into_iter().filter_map(|value| value.constant).collect()
@@ -311,7 +321,10 @@ fn values_that_an_import_needs_are_read_for_it() {
         ..Default::default()
     };
     let (_dir, import) = in_a_file(graph);
-    assert!(matches!(import.lowered(&[smallvec![2, 8192]], false), Ok(Lowered::Graph(_))));
+    assert!(matches!(
+        import.lowered(&[smallvec![2, 8192]], false, &Grant::unlimited()),
+        Ok((Lowered::Graph(_), _))
+    ));
     // A model that is run whole has them all.
     let (_dir, import) = in_a_file(with_large(vec![node("MatMul", &["x", "w"], &["y"])]));
     let y = run(&import, &[f32s(&[1, 128], &[1.0; 128])]).unwrap();
@@ -323,7 +336,7 @@ fn a_file_that_was_cut_short_since_is_an_error_that_says_so() {
     let nodes = vec![node("Neg", &["w"], &["n"]), node("MatMul", &["x", "n"], &["y"])];
     let (dir, import) = in_a_file(with_large(nodes));
     std::fs::File::options().write(true).open(dir.child("model.onnx")).unwrap().set_len(1000).unwrap();
-    let error = import.lowered(&[smallvec![4, 128]], false).err().unwrap().to_string();
+    let error = import.lowered(&[smallvec![4, 128]], false, &Grant::unlimited()).err().unwrap().to_string();
     assert!(error.starts_with("cannot read the weights `w`: "), "{error}");
     assert!(error.ends_with("has changed since the model was loaded"), "{error}");
 }
@@ -393,7 +406,7 @@ fn external_data_comes_from_the_models_own_folder_only() {
             value: location.into(),
         });
         std::fs::write(inside.join("model.onnx"), model(graph)).unwrap();
-        Import::open(&inside.join("model.onnx"), &Narrowing::default(), u64::MAX)
+        Import::open(&inside.join("model.onnx"), &Narrowing::default(), &Grant::unlimited())
     };
     let y = run(&load("weights").unwrap(), &[f32s(&[1, 2], &[0.0, 1.0])]).unwrap();
     assert_eq!(as_f32(&y[0]), [1.0, 2.0]);

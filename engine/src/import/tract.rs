@@ -7,12 +7,14 @@ pub(super) use tract_onnx::Onnx;
 pub(super) use tract_onnx::pb;
 pub(super) use tract_onnx::prelude::{
     DatumType, InferenceFact, InferenceModel, InferenceModelExt, IntoArcTensor, IntoTensor, TDim, TValue,
-    TVec, Tensor, TractResult, TypedFact, TypedModel, TypedOp,
+    TVec, Tensor, TractResult, TypedFact, TypedModel, TypedOp, tract_data::TooEarly,
 };
-pub(super) use tract_onnx::tract_hir::infer::Factoid;
+pub(super) use tract_onnx::tract_hir::infer::{Factoid, InferenceModelPatch, InferenceNode, InferenceOp};
 pub(super) use tract_onnx::tract_hir::internal::bail;
+pub(super) use tract_onnx::tract_hir::ops::scan::InferenceScan;
+pub(super) use tract_onnx::tract_hir::ops::source::Source as InferenceSource;
 pub(super) use tract_onnx::tract_hir::tract_core::axes::AxesMapping;
-pub(super) use tract_onnx::tract_hir::tract_core::internal::{StaticName, TypedNode};
+pub(super) use tract_onnx::tract_hir::tract_core::internal::{OpState, StaticName, TypedNode, Validation};
 pub(super) use tract_onnx::tract_hir::tract_core::model::{Fact, Graph, InletId, OutletId, SpecialOps};
 pub(super) use tract_onnx::tract_hir::tract_core::ops::array::{
     Gather, MultiBroadcastTo, Pad, PadMode, Slice, TypedConcat,
@@ -34,6 +36,7 @@ pub(super) use tract_onnx::tract_hir::tract_core::ops::nn::{
 };
 pub(super) use tract_onnx::tract_hir::tract_core::ops::source::TypedSource;
 pub(super) use tract_onnx::tract_hir::tract_core::ops::{EvalOp, Op};
+pub(super) use tract_onnx::tract_hir::tract_core::optim::CONST_FOLD_MEM_BUDGET;
 pub(super) use tract_onnx::tract_hir::tract_core::plan::{EvalContext, SimplePlan, SimpleState};
 pub(super) use tract_onnx::tract_hir::tract_ndarray as ndarray;
 pub(super) use tract_onnx_opl::lrn::Lrn;

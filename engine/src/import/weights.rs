@@ -4,7 +4,9 @@
 use super::convert::{datum_type, dtype_of_onnx};
 use super::external::External;
 use super::file::visit_nodes;
+use super::fills;
 use super::skeleton::{At, LARGE_BYTES};
+use super::staging::Staging;
 use super::tract::pb::tensor_proto::DataLocation;
 use super::tract::pb::tensor_shape_proto::{Dimension, dimension};
 use super::tract::pb::{
@@ -50,9 +52,11 @@ impl Weights {
         left_out: Vec<(At, Data)>,
         folder: Option<&str>,
         known: &[Arc<DataFile>],
+        staging: &Staging,
     ) -> Result<Weights, Error> {
         let mut left_out: HashMap<At, Data> = left_out.into_iter().collect();
         let staying = Staying::of(graph);
+        let fills = fills::of(graph, staging.largest_bytes());
         let mut weights = Weights::default();
         let mut external = External::new(folder, known);
         let mut place = |at: At, name: &str, tensor: &mut TensorProto, sound: bool| {
@@ -69,6 +73,8 @@ impl Weights {
                 weights.by_name.insert(name.into(), weight);
                 return Ok(true);
             }
+            // It is parsed out of the graph later, while the graph still has it.
+            staging.claim(2 * data.len() as u64)?;
             let loaded = data.load().map_err(|source| Error::Weights { name: name.into(), source })?;
             tensor.raw_data = loaded.into();
             tensor.external_data.clear();
@@ -105,6 +111,9 @@ impl Weights {
         if let Some(error) = error {
             return Err(error);
         }
+        let fills: HashMap<_, _> = fills.into_iter().filter(|(name, _)| !staying.contains(name)).collect();
+        graph.node.retain(|node| !node.output.iter().any(|name| fills.contains_key(name)));
+        weights.by_name.extend(fills);
         weights.files = external.files().cloned().collect();
         graph.input.retain(|value| !weights.by_name.contains_key(&value.name));
         let mut names: Vec<&String> = weights.by_name.keys().collect();

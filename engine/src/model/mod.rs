@@ -128,7 +128,8 @@ impl Model {
     /// # Errors
     /// As for [`Model::program`], as far as the import goes.
     pub fn fused(&self, shapes: &[Shape]) -> Result<Option<Fused>, Error> {
-        match self.origin.import()?.import.lowered(shapes, self.limits.whole)? {
+        let grant = self.origin.grant();
+        match self.origin.import()?.import.lowered(shapes, self.limits.whole, &grant)?.0 {
             Lowered::Graph(graph) => Ok(Some(fuse(graph, &self.arena.device().preferences()))),
             Lowered::Whole(..) => Ok(None),
         }
@@ -152,9 +153,12 @@ impl Model {
                 made => return made,
             }
         }
-        let graph = match self.origin.import()?.import.lowered(shapes, self.limits.whole)? {
+        let imported = self.origin.import()?;
+        let (lowered, staging) = imported.import.lowered(shapes, self.limits.whole, &self.origin.grant())?;
+        let graph = match lowered {
             Lowered::Graph(graph) => graph,
             Lowered::Whole(reference, reason) => {
+                drop(staging);
                 let reason = reason.map(|why| format!("node `{}`: {}", why.node, why.reason));
                 let bytes = reference.constant_bytes + reference.live_peak_bytes;
                 let host = self.reserve(bytes as u64)?;
@@ -164,6 +168,8 @@ impl Model {
         let Fused { graph, .. } = fuse(graph, &preferences);
         let record = self.origin.record(&graph);
         let made = self.planned(graph, shapes)?;
+        // What constants were only in the graph are in the slab now.
+        drop(staging);
         if let Some(record) = record {
             self.origin.keep_graph(shapes, &preferences, &record, self.limits.programs.get());
         }

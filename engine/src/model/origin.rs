@@ -6,7 +6,7 @@ use crate::device::Kept;
 use crate::error::Error;
 use crate::fuse::Preferences;
 use crate::graph::{DataFile, Graph, GraphRecord, Likeness};
-use crate::import::{Import, Narrowing, Signature};
+use crate::import::{Grant, Import, Narrowing, Signature};
 use crate::slab::{Kind, Reservation};
 use crate::tensor::Shape;
 use serde::{Deserialize, Serialize};
@@ -131,14 +131,20 @@ impl Origin {
         if let Some(imported) = &*imported {
             return Ok(Arc::clone(imported));
         }
-        let largest = self.arena.ledger().account().fixed.ceiling;
         // What was found in the cache belongs to the files as they were then.
         let known = self.shelved.as_ref().map_or(&[][..], |shelved| &shelved.files);
-        let import = Import::again(&self.path, known, &self.narrowing, largest)?;
+        let import = Import::again(&self.path, known, &self.narrowing, &self.grant())?;
         let held = self.arena.reserve(&self.owner, Kind::Import, import.weights_bytes() as u64)?;
         let made = Arc::new(Imported { import, _held: held });
         *imported = Some(Arc::clone(&made));
         Ok(made)
+    }
+
+    /// What the import's work takes is staging in the ledger.
+    pub(super) fn grant(&self) -> Grant {
+        let largest = self.arena.ledger().ceiling();
+        let (arena, owner) = (Arc::clone(&self.arena), self.owner.clone());
+        Grant::new(largest, move |bytes| Ok(Box::new(arena.reserve(&owner, Kind::Staging, bytes)?)))
     }
 
     /// Whether something needed the import.

@@ -1,6 +1,6 @@
 use crate::import::tests::{as_f32, f32s, floats, longs, model, node, run, value, with_graph};
 use crate::import::tract::pb::GraphProto;
-use crate::import::{Constant, Import, Narrowing};
+use crate::import::{Constant, Grant, Import, Narrowing};
 use crate::tensor::DType;
 
 /// A branch of one node whose output has this name.
@@ -35,7 +35,8 @@ fn by_rate() -> GraphProto {
 
 fn at_rate(graph: GraphProto, rate: i64) -> Import {
     let constants = [("rate".to_string(), Constant::Integers(vec![rate]))].into();
-    Import::decode(&model(graph), None, &Narrowing { constants, ..Default::default() }, u64::MAX).unwrap()
+    Import::decode(&model(graph), None, &Narrowing { constants, ..Default::default() }, &Grant::unlimited())
+        .unwrap()
 }
 
 #[test]
@@ -53,7 +54,7 @@ fn a_shape_chooses_the_branch_and_another_shape_the_other() {
     graph.initializer[0] = longs("k", &[1], &[3]);
     graph.node[0] = node("Equal", &["size", "k"], &["fast"]);
     graph.node.insert(0, node("Shape", &["x"], &["size"]));
-    let import = Import::decode(&model(graph), None, &Narrowing::default(), u64::MAX).unwrap();
+    let import = Import::decode(&model(graph), None, &Narrowing::default(), &Grant::unlimited()).unwrap();
     let three = run(&import, &[f32s(&[3], &[1.0, 2.0, 3.0])]).unwrap();
     assert_eq!(as_f32(&three[0]), [11.0, 12.0, 13.0]);
     let two = run(&import, &[f32s(&[2], &[1.0, 2.0])]).unwrap();

@@ -1,4 +1,5 @@
 use super::*;
+use crate::import::Grant;
 use crate::import::tests::{model as encode, node, with_graph};
 use crate::import::tract::pb::{AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto};
 use bytes::Bytes;
@@ -84,7 +85,7 @@ proptest! {
     #[test]
     fn skeleton_and_ranges_are_the_whole_model(graph in graph(), threshold in 0usize..64) {
         let bytes = encode(graph);
-        let skeleton = scan(&Data::Bytes(Bytes::from(bytes.clone())), threshold).unwrap();
+        let skeleton = scan(&Data::Bytes(Bytes::from(bytes.clone())), threshold, &Grant::unlimited().staging()).unwrap();
         let mut whole = ModelProto::decode(&bytes[..]).unwrap();
         let mut rest = ModelProto::decode(&skeleton.message[..]).unwrap();
         let graph = rest.graph.as_mut().unwrap();
@@ -118,7 +119,7 @@ proptest! {
         }
         let cut = cut.index(bytes.len());
         for bytes in [bytes.clone(), bytes[..cut].to_vec(), noise] {
-            if let Ok(skeleton) = scan(&Data::Bytes(Bytes::from(bytes.clone())), 4) {
+            if let Ok(skeleton) = scan(&Data::Bytes(Bytes::from(bytes.clone())), 4, &Grant::unlimited().staging()) {
                 // What the scan lets pass is for the decoder to judge, who judges the whole alike.
                 let (rest, whole) = (ModelProto::decode(&skeleton.message[..]), ModelProto::decode(&bytes[..]));
                 prop_assert_eq!(rest.is_ok(), whole.is_ok());
@@ -130,7 +131,9 @@ proptest! {
 #[test]
 fn what_is_said_of_bytes_that_are_no_model() {
     let reason = |bytes: &'static [u8]| {
-        scan(&Data::Bytes(Bytes::from_static(bytes)), 4).err().map(|error| error.to_string())
+        scan(&Data::Bytes(Bytes::from_static(bytes)), 4, &Grant::unlimited().staging())
+            .err()
+            .map(|error| error.to_string())
     };
     assert_eq!(reason(b""), None);
     assert_eq!(

@@ -1,6 +1,8 @@
 //! The wire format of protobuf, read through a small buffer.
 
+use crate::error::Error;
 use crate::graph::Data;
+use crate::import::staging::Staging;
 use std::io;
 use std::ops::Range;
 
@@ -18,6 +20,9 @@ pub(in crate::import) enum ScanError {
         /// Where in the file.
         at: usize,
     },
+    /// There is no memory for what would be copied.
+    #[error(transparent)]
+    Memory(Error),
 }
 
 /// How a field's value is written.
@@ -41,6 +46,7 @@ pub(super) struct Field {
 /// Reads here and there in a file, in windows of a fixed size.
 pub(super) struct Reader<'a> {
     data: &'a Data,
+    staging: &'a Staging,
     window: Vec<u8>,
     start: usize,
 }
@@ -48,8 +54,8 @@ pub(super) struct Reader<'a> {
 impl<'a> Reader<'a> {
     const WINDOW_BYTES: usize = 64 << 10;
 
-    pub(super) fn new(data: &'a Data) -> Reader<'a> {
-        Reader { data, window: vec![], start: 0 }
+    pub(super) fn new(data: &'a Data, staging: &'a Staging) -> Reader<'a> {
+        Reader { data, staging, window: vec![], start: 0 }
     }
 
     /// The file.
@@ -101,8 +107,10 @@ impl<'a> Reader<'a> {
     /// Appends bytes of the file to `to`.
     ///
     /// # Errors
-    /// The file cannot be read.
+    /// The file cannot be read, or there is no memory.
     pub(super) fn copy(&mut self, range: Range<usize>, to: &mut Vec<u8>) -> Result<(), ScanError> {
+        // What is copied is copied once more into the message around it, and then decoded and parsed.
+        self.staging.claim(4 * range.len() as u64).map_err(ScanError::Memory)?;
         let known = self.start..self.start + self.window.len();
         if known.start <= range.start && range.end <= known.end {
             to.extend_from_slice(&self.window[range.start - known.start..range.end - known.start]);
