@@ -86,7 +86,7 @@ def external(path, location, values, batch=()):
     weight = model.graph.initializer[0]
     weight.ClearField("raw_data")
     weight.data_location = TensorProto.EXTERNAL
-    for key, value in {"location": location, "offset": "0", "length": str(4 * len(values))}.items():
+    for key, value in {"location": str(location), "offset": "0", "length": str(4 * len(values))}.items():
         weight.external_data.add(key=key, value=value)
     return _write(path, model)
 

@@ -90,6 +90,27 @@ def test_a_changed_model_is_swapped_without_a_failed_request(serve, models):
     assert seen == {2, 5, 6, 7}
 
 
+@pytest.mark.parametrize("location", ["m/weights.bin", "m/inner/w", "m.onnx.data"])
+@pytest.mark.parametrize("watched", [True, False])
+def test_changed_external_data_is_a_changed_model(serve, tmp_path, location, watched):
+    models = tmp_path / "models"
+    data = models / location
+    data.parent.mkdir(parents=True, exist_ok=True)
+    model = models / ("m/model.onnx" if location.startswith("m/") else "m.onnx")
+    data.write_bytes(np.full(4, 1, np.float32).tobytes())
+    nets.external(model, data.relative_to(model.parent), np.zeros(4))
+    zeros = {"x": np.zeros(4, np.float32)}
+    server = serve(models, WATCH if watched else {"models": {"watch": False}})
+    with Load(server, "m", zeros) as load:
+        part = data.with_name(".part")
+        part.write_bytes(np.full(4, 2, np.float32).tobytes())
+        part.replace(data)
+        if not watched:
+            assert server.load("m").status == 200
+        until(lambda: v2.infer(server, "m", zeros)["y"][0] == 2)
+    assert set(load.statuses()) == {200}
+
+
 def test_changed_settings_are_taken_up_without_a_failed_request(serve, models):
     nets.times(models / "named/model.onnx", 3)
     server = serve(models, WATCH)

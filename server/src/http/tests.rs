@@ -161,7 +161,8 @@ async fn a_model_that_does_not_fit_is_507_with_the_bytes_and_leaves_the_ledger_a
     assert_eq!(response.status(), StatusCode::INSUFFICIENT_STORAGE);
     let sentence = sentence(response).await;
     assert!(
-        sentence.starts_with("`digits:1` needs 6") && sentence.contains("free under the ceiling of 127.0 KiB"),
+        sentence.starts_with("`digits:1` needs 6")
+            && sentence.contains("free under the ceiling of 127.0 KiB"),
         "{sentence}"
     );
     assert_eq!(held(), before);

@@ -34,6 +34,8 @@ pub(crate) struct FoundVersion {
     pub(crate) file: PathBuf,
     /// Which state of the file was seen.
     pub(crate) fingerprint: Fingerprint,
+    /// The states of the files beside it that may hold constants of its.
+    pub(crate) beside: Vec<Fingerprint>,
 }
 
 /// Tells one state of a file from another without reading it.
@@ -87,7 +89,10 @@ impl Found {
 
     /// Whether every file has been left alone for a second, so that none is still being written.
     pub(crate) fn settled(&self, now: SystemTime) -> bool {
-        let versions = self.versions.iter().map(|version| &version.fingerprint);
+        let versions = self
+            .versions
+            .iter()
+            .flat_map(|version| std::iter::once(&version.fingerprint).chain(&version.beside));
         versions.chain(&self.settings_fingerprint).all(|fingerprint| fingerprint.settled(now))
     }
 

@@ -3,6 +3,9 @@
 //! A model is `NAME.onnx`, `NAME/model.onnx` (version 1) or `NAME/<n>/model.onnx` with n from 1, the largest
 //! being the default; a folder may hold a `model.toml`. Hidden entries, other files, and folders whose name
 //! begins with `_` are not models. Nothing is read that links lead to outside the folder.
+//!
+//! ONNX allows constants in files beside the model. Which they are stands in the model; here all files of a version's own
+//! folder count, and of a bare `NAME.onnx` those that begin with `NAME`: where one of them changes, the model has.
 
 use super::{Fingerprint, Found, FoundVersion, ModelSettings};
 use std::fs::{self, DirEntry, Metadata};
@@ -14,6 +17,10 @@ const MODEL: &str = "model.onnx";
 
 /// The settings file of a folder.
 const SETTINGS: &str = "model.toml";
+
+/// How far down a model's folder is looked at, and how many of its files.
+const MOST_DEPTH: usize = 3;
+const MOST_FILES: usize = 1 << 14;
 
 /// Largest settings file in bytes: room for tens of thousands of labels.
 const MAX_SETTINGS: u64 = 4 << 20;
@@ -60,8 +67,8 @@ impl Found {
     fn add_version(&mut self, version: u64, file: PathBuf, root: &Path, real_root: &Path) {
         match inspect(&file, root, real_root) {
             Ok(metadata) => {
-                let fingerprint = Fingerprint::of(&metadata);
-                self.versions.push(FoundVersion { version, file, fingerprint });
+                let (fingerprint, beside) = (Fingerprint::of(&metadata), beside(&file));
+                self.versions.push(FoundVersion { version, file, fingerprint, beside });
             }
             Err(problem) => self.problem = Some(problem),
         }
@@ -155,6 +162,45 @@ fn numbered(folder: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
     }
     numbered.sort_unstable();
     Ok(numbered)
+}
+
+/// The states of the files that may hold constants of this model, in the order of their paths.
+fn beside(model: &Path) -> Vec<Fingerprint> {
+    let (Some(folder), Some(own)) = (model.parent(), model.file_name().and_then(|name| name.to_str())) else {
+        return vec![];
+    };
+    let mut files = vec![];
+    if own == MODEL {
+        list(folder, MOST_DEPTH, &mut files);
+        files.retain(|file| file != model && *file != folder.join(SETTINGS));
+    } else {
+        list(folder, 0, &mut files);
+        let prefix = stem(own).unwrap_or(own);
+        files.retain(|file| {
+            let name = file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            let rest = name.strip_prefix(prefix).unwrap_or_default();
+            rest.starts_with(['.', '_', '-']) && stem(name).is_none()
+        });
+    }
+    files.sort_unstable();
+    let metadata = files.iter().filter_map(|file| file.metadata().ok()).filter(Metadata::is_file);
+    metadata.map(|metadata| Fingerprint::of(&metadata)).collect()
+}
+
+/// Adds the files of a folder, hidden ones aside, and of the folders inside down to `depth`.
+fn list(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        if files.len() == MOST_FILES {
+            return;
+        }
+        let inner = entry.file_type().is_ok_and(|kind| kind.is_dir());
+        match entry.file_name().as_encoded_bytes().first() {
+            Some(b'.') => {}
+            _ if !inner => files.push(entry.path()),
+            _ if depth > 0 => list(&entry.path(), depth - 1, files),
+            _ => {}
+        }
+    }
 }
 
 /// The metadata of a plain file that lies under the root, links followed.

@@ -12,7 +12,12 @@ fn model(name: &str, modified_ns: i128) -> Found {
     let file = PathBuf::from(format!("{name}.onnx"));
     Found {
         name: name.to_owned(),
-        versions: vec![FoundVersion { version: 1, file, fingerprint: fingerprint(modified_ns) }],
+        versions: vec![FoundVersion {
+            version: 1,
+            file,
+            fingerprint: fingerprint(modified_ns),
+            beside: vec![],
+        }],
         settings: Ok(ModelSettings::default()),
         settings_fingerprint: None,
         problem: None,

@@ -193,3 +193,32 @@ fn a_folder_that_is_not_there_is_an_error() {
     let root = folder(&[]);
     assert!(scan(&root.path().join("nowhere")).is_err());
 }
+
+#[test]
+fn a_change_of_a_file_that_may_hold_constants_is_a_change_of_the_model() {
+    let files = [
+        "m/model.onnx",
+        "m/w/one.bin",
+        "b.onnx",
+        "b.onnx.data",
+        "b-2.onnx",
+        "c.onnx",
+        "v/2/model.onnx",
+        "v/2/w",
+    ];
+    let changed = |path: &str| {
+        let root = folder(&files);
+        let before = scan(root.path()).unwrap();
+        fs::write(root.path().join(path), "longer than before").unwrap();
+        let names = |change: Change| match change {
+            Change::Changed(name) => name,
+            other => panic!("{other:?}"),
+        };
+        let changes = changes(&before, &scan(root.path()).unwrap());
+        changes.into_iter().map(names).collect::<Vec<_>>()
+    };
+    assert_eq!(changed("m/w/one.bin"), ["m"]);
+    assert_eq!(changed("b.onnx.data"), ["b"]);
+    assert_eq!(changed("b-2.onnx"), ["b-2"]);
+    assert_eq!(changed("v/2/w"), ["v"]);
+}
