@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::import::{Panicked, Reference, Signature, caught};
 use crate::plan::{Plan, Report};
 use crate::slab::Reservation;
-use crate::tensor::{Shape, Tensor};
+use crate::tensor::{Shape, Tensor, volume};
 use std::sync::Arc;
 
 /// How a program computes.
@@ -67,6 +67,12 @@ impl Program {
             Executor::Planned(program) => Some(program.plan()),
             Executor::Whole(..) => None,
         }
+    }
+
+    /// Bytes of an output; `None` where they are not known before the run.
+    pub fn output_bytes(&self, index: usize) -> Option<usize> {
+        let output = self.plan()?.layout.outputs.get(index)?;
+        volume(&output.shape)?.checked_mul(output.dtype.size_bytes()?)
     }
 
     /// The plan's figures; `None` where the model is run whole.

@@ -37,7 +37,7 @@ declare! {
     TOTAL_SECONDS = Histogram "plimsoll_request_seconds" in Seconds: "Time from the request's head to its answer.";
     BYTES_IN = Counter "plimsoll_received_bytes_total" in Bytes: "Bytes of inference request bodies received.";
     BYTES_OUT = Counter "plimsoll_sent_bytes_total" in Bytes: "Bytes of inference answers made, before compression.";
-    BODIES_BYTES = Gauge "plimsoll_bodies_bytes" in Bytes: "Bytes of request bodies in memory now.";
+    BODIES_BYTES = Gauge "plimsoll_bodies_bytes" in Bytes: "Bytes of request and answer bodies in memory now.";
     QUEUED = Gauge "plimsoll_queued_requests" in Count: "Requests admitted and not yet running.";
     HTTP_ANSWERS = Counter "plimsoll_http_answers_total" in Count: "Answers of every endpoint, by status.";
     MODELS_LOADED = Gauge "plimsoll_models_loaded" in Count: "Model versions that are ready.";

@@ -1,8 +1,10 @@
 """Where the server says no so that it stays well: bodies, workspace, queues, deadlines and the ceiling."""
 
 import concurrent.futures
+import contextlib
 import gzip
 import re
+import socket
 import time
 import zlib
 
@@ -28,8 +30,8 @@ def models(tmp_path):
 
 @pytest.fixture
 def narrow(serve, models):
-    """A server that takes bodies of 256 KiB, and as much of all bodies together."""
-    return serve(models, {"server": {"max_body": "256KiB", "body_budget": "256KiB"}})
+    """A server that takes bodies of 256 KiB, and twice as much of all bodies together."""
+    return serve(models, {"server": {"max_body": "256KiB", "body_budget": "512KiB"}})
 
 
 def retry_after(answer):
@@ -79,10 +81,11 @@ def test_a_body_at_the_limit_is_taken(narrow):
 
 
 def test_bodies_over_their_budget_together_are_429_until_one_is_gone(narrow):
-    with Raw(narrow) as raw:
+    with Raw(narrow) as one, Raw(narrow) as other:
         # Announced bytes take nothing: the budget counts what has come.
-        raw.head(DOUBLE, f"Content-Length: {200 * KIB + 1}").send(bytes(200 * KIB))
-        until(lambda: narrow.metric("plimsoll_bodies_bytes") >= 200 * KIB)
+        for raw in (one, other):
+            raw.head(DOUBLE, f"Content-Length: {200 * KIB + 1}").send(bytes(200 * KIB))
+        until(lambda: narrow.metric("plimsoll_bodies_bytes") >= 400 * KIB)
         body, headers = v2.encode({"x": np.ones((5000, 4), np.float32)})
         answer = narrow.post(DOUBLE, body, headers)
         assert answer.status == 429 and "body_budget" in answer.error, answer
@@ -220,3 +223,32 @@ def test_a_configured_time_limit_is_a_deadline_too(serve, models, where):
     assert answer.status == 504 and 0.1 <= took < 0.6, (answer, took)
     answer, took = ask(server, {"timeout": 60_000_000})
     assert answer.status == 504 and took < 0.6, "a request may ask for less time, never for more"
+
+
+def test_answers_that_nobody_reads_are_in_the_budget_and_others_are_refused(serve, tmp_path):
+    models = tmp_path / "models"
+    side = 1400  # 7.5 MiB an answer, and as much again while it is written
+    nets.outer(models / "outer.onnx", side)
+    server = serve(models, {"server": {"max_body": "1MiB", "body_budget": "20MiB"}, "lanes": {"workspace": "16MiB"}})
+    x = {"x": np.ones((side, 1), np.float32)}
+    budget = lambda: server.metric("plimsoll_bodies_bytes")
+    body, headers = v2.encode(x)
+    with contextlib.ExitStack() as stack:
+        lazy = stack.enter_context(socket.socket())
+        lazy.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        lazy.connect(("127.0.0.1", server.port))
+        lines = [f"{name}: {value}" for name, value in {**headers, "content-length": len(body)}.items()]
+        lazy.sendall("\r\n".join(["POST /v2/models/outer/infer HTTP/1.1", "host: it", *lines, "", ""]).encode() + body)
+        until(lambda: 7 * MIB < budget() < 9 * MIB)
+        refused = v2.try_infer(server, "outer", x)
+        assert refused.status == 429 and "body_budget" in refused.error and refused.headers["retry-after"], refused
+    until(lambda: v2.try_infer(server, "outer", x).status == 200)
+    until(lambda: budget() == 0)
+
+
+def test_an_answer_that_the_budget_can_never_hold_is_422_with_the_figures(serve, tmp_path):
+    nets.outer(tmp_path / "models/outer.onnx", 600)
+    server = serve(tmp_path / "models", {"server": {"max_body": "512KiB", "body_budget": "1MiB"}, "lanes": {"workspace": "16MiB"}})
+    refused = v2.try_infer(server, "outer", {"x": np.ones((600, 1), np.float32)})
+    assert refused.status == 422 and "the answer takes 2.7 MiB" in refused.error and "1.0 MiB" in refused.error, refused
+    assert server.post("/v2/models/outer/infer", b"{}").status == 400

@@ -77,10 +77,10 @@ impl Config {
     /// [`ConfigError::Conflict`], naming the keys and their values.
     fn validate(&self) -> Result<(), ConfigError> {
         let Server { max_body, body_budget, request_timeout, .. } = self.server;
-        if let Some(body_budget) = body_budget.filter(|budget| *budget < max_body) {
+        if let Some(body_budget) = body_budget.filter(|budget| budget.as_u64() / 2 < max_body.as_u64()) {
             return Err(ConfigError::conflict(format!(
-                "server.body_budget ({body_budget}) is less than server.max_body ({max_body}): \
-                 the budget must hold at least one body of full size"
+                "server.body_budget ({body_budget}) is less than twice server.max_body ({max_body}): \
+                 the budget must hold a body of full size and the answer to it"
             )));
         }
         let max_delay = self.batching.max_delay;

@@ -15,11 +15,11 @@ pub(crate) struct Server {
     #[serde(deserialize_with = "values::address")]
     pub(crate) listen: SocketAddr,
     /// Largest request body in bytes, after decompression too; at least 1. Default 64 MiB, and never more than the
-    /// body budget.
+    /// half of the body budget.
     #[serde(deserialize_with = "values::size_above_zero")]
     pub(crate) max_body: ByteSize,
-    /// Bytes that all request bodies in memory may hold together, under the ceiling where the device shares memory
-    /// with the process; at least `max_body`. Default none: twice `max_body`, or an eighth of the ceiling where
+    /// Bytes that the bodies of requests and answers in memory may hold together, under the ceiling where the device shares memory
+    /// with the process; at least twice `max_body`. Default none: twice `max_body`, or an eighth of the ceiling where
     /// that is less.
     #[serde(deserialize_with = "values::size_above_zero")]
     pub(crate) body_budget: Option<ByteSize>,
@@ -39,7 +39,7 @@ impl Server {
     pub(crate) fn bodies(&self, ceiling: ByteSize) -> (ByteSize, ByteSize) {
         let share = ByteSize::b((ceiling.as_u64() / 8).min(2 * self.max_body.as_u64()));
         let budget = self.body_budget.unwrap_or(share);
-        (self.max_body.min(budget), budget)
+        (self.max_body.min(ByteSize::b(budget.as_u64() / 2)), budget)
     }
 }
 

@@ -1,6 +1,6 @@
 //! What every handler works with, and the parts of a request that many of them read.
 
-use super::body::Budget;
+use super::budget::Budget;
 use super::error::ApiError;
 use crate::load_line::LoadLine;
 use crate::metrics::Metrics;

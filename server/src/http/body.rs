@@ -1,6 +1,7 @@
 //! Reading a request's body: never more than the limit, never more at once than the budget, decompressed as it
 //! arrives.
 
+use super::budget::{Budget, Share};
 use super::error::ApiError;
 use axum::body::Body;
 use bytes::Bytes;
@@ -9,19 +10,7 @@ use http::header::{CONTENT_ENCODING, CONTENT_LENGTH};
 use http::request::Parts;
 use http_body_util::BodyExt;
 use std::io::{self, Write};
-use std::sync::Arc;
 use std::time::Instant;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-
-/// The memory that request bodies may take together.
-pub(crate) struct Budget {
-    units: Arc<Semaphore>,
-    total: u64,
-    largest: u64,
-}
-
-/// What the budget counts in, bytes: a semaphore's single claim is a `u32`.
-const UNIT: u64 = 1024;
 
 /// A body in memory and its share of the budget, which is given back when this is dropped.
 pub(crate) struct Received {
@@ -33,49 +22,7 @@ pub(crate) struct Received {
     pub(crate) share: Share,
 }
 
-/// A claim on the budget.
-pub(crate) struct Share(Option<OwnedSemaphorePermit>);
-
-impl Share {
-    /// Grows the claim until it covers `bytes`.
-    fn cover(&mut self, budget: &Budget, bytes: u64) -> Result<(), ApiError> {
-        let held = self.0.as_ref().map_or(0, OwnedSemaphorePermit::num_permits) as u64;
-        let more = bytes.div_ceil(UNIT).saturating_sub(held);
-        if more == 0 {
-            return Ok(());
-        }
-        let more = u32::try_from(more).map_err(|_| ApiError::too_large(budget.largest))?;
-        let permit = Arc::clone(&budget.units)
-            .try_acquire_many_owned(more)
-            .map_err(|_| ApiError::no_body_budget(budget.total))?;
-        match &mut self.0 {
-            Some(held) => held.merge(permit),
-            None => self.0 = Some(permit),
-        }
-        Ok(())
-    }
-}
-
 impl Budget {
-    /// A budget of `total` bytes for all bodies, `largest` for one.
-    pub(crate) fn new(total: u64, largest: u64) -> Budget {
-        let units = usize::try_from(total / UNIT).unwrap_or(usize::MAX).min(Semaphore::MAX_PERMITS);
-        Budget { units: Arc::new(Semaphore::new(units)), total, largest }
-    }
-
-    /// Bytes of bodies in memory now, rounded up to the budget's unit.
-    pub(crate) fn used(&self) -> u64 {
-        (self.total / UNIT).saturating_sub(self.units.available_permits() as u64) * UNIT
-    }
-
-    /// Holds a share of the budget, as a body of that many bytes would.
-    #[cfg(test)]
-    pub(crate) fn hold(&self, bytes: u64) -> Result<Share, ApiError> {
-        let mut share = Share(None);
-        share.cover(self, bytes)?;
-        Ok(share)
-    }
-
     /// Reads a body to its end.
     ///
     /// # Errors
@@ -94,7 +41,7 @@ impl Budget {
             return Err(ApiError::too_large(self.largest));
         }
         // Claimed as it arrives: what a client only announces takes no memory, and must not keep others out.
-        let mut share = Share(None);
+        let mut share = Share::default();
         let read = self.read(encoding, declared, body, &mut share);
         match tokio::time::timeout_at(deadline.into(), read).await {
             Ok(Ok((bytes, wire_bytes))) => Ok(Received { bytes, wire_bytes, share }),

@@ -70,13 +70,22 @@ impl ApiError {
     }
 
     /// 429: the memory for bodies is taken.
+    pub(crate) fn too_large_an_answer(bytes: u64, budget: u64) -> ApiError {
+        let (bytes, budget) = (bytesize::ByteSize(bytes), bytesize::ByteSize(budget));
+        ApiError::new(
+            StatusCode::UNPROCESSABLE_ENTITY,
+            format!(
+                "the answer takes {bytes} while it is made and sent, bodies in memory may take {budget} together \
+                 (server.body_budget); send a smaller batch or shape, or ask for fewer outputs or for binary data"
+            ),
+        )
+    }
+
     pub(crate) fn no_body_budget(budget: u64) -> ApiError {
         let budget = bytesize::ByteSize(budget);
         ApiError::new(
             StatusCode::TOO_MANY_REQUESTS,
-            format!(
-                "the request bodies in memory have reached their budget of {budget} (server.body_budget)"
-            ),
+            format!("the bodies in memory have reached their budget of {budget} (server.body_budget)"),
         )
         .retry_after(Duration::from_secs(1))
     }

@@ -2,9 +2,10 @@
 
 use super::app::{App, Target};
 use super::body::Received;
+use super::budget::Share;
 use super::error::ApiError;
-use super::wire::request::{InferRequest, decode};
-use super::wire::response::{Encoded, InferResponse, Output, encode};
+use super::wire::request::{InferRequest, WantedOutput, decode};
+use super::wire::response::{Encoded, InferResponse, Output, encode, text_size};
 use crate::repository::{LoadFailed, Served, Spent};
 use axum::body::Body;
 use axum::extract::{Request, State};
@@ -13,6 +14,7 @@ use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, StatusCode};
 use plimsoll_engine::error::Error as EngineError;
+use plimsoll_engine::program::Program;
 use plimsoll_engine::tensor::Tensor;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -89,6 +91,7 @@ pub(super) async fn answer(
     let batch = served.batch(&inputs);
     let preparing = tokio::time::timeout_at(deadline.into(), served.program(&inputs));
     let program = preparing.await.map_err(|_| ApiError::expired(false))?.map_err(unfit)?;
+    let held = app.budget.hold(answer_bytes(served, &program, &wanted))?;
     let decoded = Instant::now();
     let ticket = app.scheduler.submit(served.class(), program, inputs, Box::new(share), deadline)?;
     let done = ticket.wait().await?;
@@ -97,7 +100,7 @@ pub(super) async fn answer(
         wanted.iter().filter(|output| !output.binary).map(|o| size(&done.outputs, o.index)).sum();
     let (named, outputs) = (Arc::clone(served), done.outputs);
     let encoded = large(text, move || {
-        let output = |wanted: &super::wire::request::WantedOutput| {
+        let output = |wanted: &WantedOutput| {
             let (port, tensor) = (named.signature().outputs.get(wanted.index)?, outputs.get(wanted.index)?);
             Some(Output { name: &port.name, tensor, binary: wanted.binary })
         };
@@ -117,7 +120,20 @@ pub(super) async fn answer(
         compute: done.computed,
         output: ran.elapsed(),
     };
-    Ok((respond(encoded), spent, batch, wire_bytes, sent))
+    Ok((respond(encoded, held), spent, batch, wire_bytes, sent))
+}
+
+/// Bytes of the outputs, which a run makes all of, and of the answer that is written from those that are wanted; as far
+/// as they are known ahead.
+fn answer_bytes(served: &Served, program: &Program, wanted: &[WantedOutput]) -> u64 {
+    let ports = &served.signature().outputs;
+    let bytes = |index: usize| program.output_bytes(index).unwrap_or(0);
+    let made: usize = (0..ports.len()).map(bytes).sum();
+    let written = wanted.iter().map(|output| match ports.get(output.index) {
+        Some(port) if !output.binary => text_size(port.dtype, bytes(output.index)),
+        _ => bytes(output.index),
+    });
+    (made + written.sum::<usize>()) as u64
 }
 
 /// Runs work over `json` bytes of text here, or where blocking is allowed when they are many.
@@ -161,9 +177,10 @@ fn deadline(arrived: Instant, model: Duration, own: Option<Duration>) -> Instant
     arrived + own.map_or(model, |own| own.min(model))
 }
 
-fn respond(encoded: Encoded) -> Response {
+fn respond(encoded: Encoded, mut held: Share) -> Response {
     let content_type = HeaderValue::from_static(encoded.content_type());
-    let mut response = Response::new(Body::from(encoded.body));
+    held.shrink(encoded.body.len() as u64);
+    let mut response = Response::new(Body::from(held.with(encoded.body)));
     response.headers_mut().insert(CONTENT_TYPE, content_type);
     if let Some(length) = encoded.header_length {
         response.headers_mut().insert(HEADER_LENGTH.clone(), HeaderValue::from(length));

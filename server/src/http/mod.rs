@@ -6,6 +6,9 @@ mod wire;
 /// From what went wrong to what the client is told.
 mod error;
 
+/// The memory that bodies may take.
+mod budget;
+
 /// Reading a body within its limits.
 mod body;
 
@@ -37,7 +40,7 @@ mod routes;
 mod listen;
 
 pub(crate) use app::App;
-pub(crate) use body::Budget;
+pub(crate) use budget::Budget;
 pub(crate) use listen::serve;
 pub(crate) use memory::Memory;
 pub(crate) use rehearse::rehearse;

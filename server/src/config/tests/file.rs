@@ -20,7 +20,7 @@ fn every_form_of_a_value_is_read() {
         r#"
         [server]
         max_body = 1048576
-        body_budget = "1.5 MiB"
+        body_budget = "2.5 MiB"
         request_timeout = "1m 30s"
         admin_token_file = "/run/token"
         [memory]
@@ -38,7 +38,7 @@ fn every_form_of_a_value_is_read() {
     )
     .unwrap();
     assert_eq!(config.server.max_body, ByteSize::mib(1));
-    assert_eq!(config.server.body_budget, Some(ByteSize::kib(1536)));
+    assert_eq!(config.server.body_budget, Some(ByteSize::kib(2560)));
     assert_eq!(config.server.request_timeout, Duration::from_secs(90));
     assert_eq!(config.server.admin_token_file, Some(PathBuf::from("/run/token")));
     assert_eq!(config.memory.reserve, Reserve::Size(ByteSize::mib(200)));
@@ -180,8 +180,8 @@ fn values_that_contradict_each_other_are_refused_with_both() {
     for (text, expected) in [
         (
             "[server]\nbody_budget = \"1MiB\"",
-            "server.body_budget (1.0 MiB) is less than server.max_body (64.0 MiB): \
-             the budget must hold at least one body of full size",
+            "server.body_budget (1.0 MiB) is less than twice server.max_body (64.0 MiB): \
+             the budget must hold a body of full size and the answer to it",
         ),
         (
             "[batching]\nmax_delay = \"30s\"",

@@ -127,13 +127,16 @@ fn capacity(answer: &InferResponse<'_>) -> usize {
         let data = match (tensor.data(), output.binary) {
             (_, true) => binary_size(tensor),
             (Data::Text(strings), false) => strings.iter().map(|text| text.len() + 4).sum(),
-            (Data::Plain(bytes), false) => {
-                bytes.len() / tensor.dtype().size_bytes().unwrap_or(1) * width(tensor.dtype())
-            }
+            (Data::Plain(bytes), false) => text_size(tensor.dtype(), bytes.len()),
         };
         data + output.name.len() + 20 * tensor.shape().len() + 100
     });
     names + 100 + outputs.sum::<usize>()
+}
+
+/// Characters that `bytes` of numbers usually take at most as JSON.
+pub(crate) fn text_size(dtype: DType, bytes: usize) -> usize {
+    bytes / dtype.size_bytes().unwrap_or(1) * width(dtype)
 }
 
 /// Characters that a number of this dtype and its comma usually take at most.
