@@ -252,3 +252,17 @@ def test_an_answer_that_the_budget_can_never_hold_is_422_with_the_figures(serve,
     refused = v2.try_infer(server, "outer", {"x": np.ones((600, 1), np.float32)})
     assert refused.status == 422 and "the answer takes 2.7 MiB" in refused.error and "1.0 MiB" in refused.error, refused
     assert server.post("/v2/models/outer/infer", b"{}").status == 400
+
+
+def test_tensors_unpacked_from_json_are_in_the_budget(serve, tmp_path):
+    nets.times(tmp_path / "models/double.onnx", 2)
+    server = serve(tmp_path / "models", {"server": {"max_body": "1MiB", "body_budget": "2MiB"}})
+    body = lambda numbers: b'{"inputs":[{"name":"x","datatype":"FP32","shape":[%d,4],"data":[%s]}]}' % (
+        numbers // 4, b",".join([b"0"] * numbers))  # fmt: skip
+    # 1 MB of text and 2 MB of numbers do not fit; 200 KB and 400 KB do, but not with 1.9 MB of an answer.
+    refused = server.post(DOUBLE, body(500_000))
+    assert refused.status == 413 and "tensors unpacked" in refused.error and "2.0 MiB" in refused.error, refused
+    refused = server.post(DOUBLE, body(100_000))
+    assert refused.status == 422 and "the answer takes" in refused.error, refused
+    assert server.post(DOUBLE, body(20_000)).status == 200
+    until(lambda: server.metric("plimsoll_bodies_bytes") == 0)

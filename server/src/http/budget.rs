@@ -6,6 +6,7 @@ use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// The memory that bodies may take together.
+#[derive(Clone)]
 pub(crate) struct Budget {
     units: Arc<Semaphore>,
     total: u64,
@@ -37,6 +38,19 @@ impl Share {
             None => self.0 = Some(permit),
         }
         Ok(())
+    }
+
+    fn bytes(&self) -> u64 {
+        self.0.as_ref().map_or(0, OwnedSemaphorePermit::num_permits) as u64 * UNIT
+    }
+
+    /// Grows the claim by `bytes`.
+    pub(super) fn add(&mut self, budget: &Budget, bytes: u64) -> Result<(), ApiError> {
+        let bytes = self.bytes().saturating_add(bytes);
+        if bytes > budget.total {
+            return Err(ApiError::too_large_a_request(bytes, budget.total));
+        }
+        self.cover(budget, bytes)
     }
 
     /// Gives back what is more than `bytes` need.
@@ -76,12 +90,12 @@ impl Budget {
         (self.total / UNIT).saturating_sub(self.units.available_permits() as u64) * UNIT
     }
 
-    /// Holds a share of the budget for an answer of that many bytes.
+    /// Holds a share of the budget for an answer of that many bytes, beside that of its request.
     ///
     /// # Errors
-    /// 422 where the whole budget is less, 429 where it is spent.
-    pub(crate) fn hold(&self, bytes: u64) -> Result<Share, ApiError> {
-        if bytes > self.total {
+    /// 422 where the whole budget is too small for both, 429 where it is spent.
+    pub(crate) fn hold(&self, bytes: u64, request: &Share) -> Result<Share, ApiError> {
+        if bytes.saturating_add(request.bytes()) > self.total {
             return Err(ApiError::too_large_an_answer(bytes, self.total));
         }
         let mut share = Share::default();

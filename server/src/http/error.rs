@@ -70,6 +70,17 @@ impl ApiError {
     }
 
     /// 429: the memory for bodies is taken.
+    pub(crate) fn too_large_a_request(bytes: u64, budget: u64) -> ApiError {
+        let (bytes, budget) = (bytesize::ByteSize(bytes), bytesize::ByteSize(budget));
+        ApiError::new(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            format!(
+                "the request takes {bytes} with its tensors unpacked, bodies in memory may take {budget} together \
+                 (server.body_budget); send tensors as binary data, or fewer at a time"
+            ),
+        )
+    }
+
     pub(crate) fn too_large_an_answer(bytes: u64, budget: u64) -> ApiError {
         let (bytes, budget) = (bytesize::ByteSize(bytes), bytesize::ByteSize(budget));
         ApiError::new(

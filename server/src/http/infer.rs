@@ -80,22 +80,34 @@ pub(super) async fn answer(
     let received = app.budget.receive(parts, body, arrived + served.timeout).await?;
     let wire_bytes = received.wire_bytes;
     // The share of the budget goes with the inputs, which may point into the body, whatever becomes of the caller.
-    let Received { bytes, share, .. } = received;
-    let request = {
-        let served = Arc::clone(served);
+    let Received { bytes, mut share, .. } = received;
+    let (request, share) = {
+        let (served, budget) = (Arc::clone(served), app.budget.clone());
         let json = header_length.unwrap_or(bytes.len());
-        large(json, move || decode(bytes, header_length, served.signature())).await??
+        let work = move || {
+            let mut refused = None;
+            let mut grow =
+                |bytes: usize| share.add(&budget, bytes as u64).map_err(|error| refused = Some(error));
+            let mut claim = |bytes: usize| bytes == 0 || grow(bytes).is_ok();
+            let request = decode(bytes, header_length, served.signature(), &mut claim);
+            match refused {
+                Some(error) => Err(error),
+                None => Ok((request?, share)),
+            }
+        };
+        large(json, work).await??
     };
     let deadline = deadline(arrived, served.timeout, request.parameters.timeout);
     let InferRequest { id, inputs, outputs: wanted, .. } = request;
     let batch = served.batch(&inputs);
     let preparing = tokio::time::timeout_at(deadline.into(), served.program(&inputs));
     let program = preparing.await.map_err(|_| ApiError::expired(false))?.map_err(unfit)?;
-    let held = app.budget.hold(answer_bytes(served, &program, &wanted))?;
+    let mut held = app.budget.hold(answer_bytes(served, &program, &wanted), &share)?;
     let decoded = Instant::now();
     let ticket = app.scheduler.submit(served.class(), program, inputs, Box::new(share), deadline)?;
     let done = ticket.wait().await?;
     let ran = Instant::now();
+    held.cover(&app.budget, done.outputs.iter().map(|output| output.size_bytes() as u64).sum())?;
     let text: usize =
         wanted.iter().filter(|output| !output.binary).map(|o| size(&done.outputs, o.index)).sum();
     let (named, outputs) = (Arc::clone(served), done.outputs);

@@ -222,7 +222,7 @@ async fn a_body_that_unfolds_past_the_limit_is_413() {
 #[tokio::test]
 async fn bodies_over_the_budget_are_429_until_others_are_done() {
     let server = loaded().await;
-    let first = server.app.budget.hold(900 << 10).unwrap();
+    let first = server.app.budget.hold(900 << 10, &Default::default()).unwrap();
     let request = || {
         Request::post("/v2/models/digits/infer")
             .header("content-length", 200 << 10)

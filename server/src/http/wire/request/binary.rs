@@ -16,6 +16,14 @@ pub(super) fn decode(bytes: Bytes, dtype: DType, shape: Shape) -> Result<Tensor,
     }
 }
 
+/// The most bytes that [`decode`] takes beside the `size` given.
+pub(super) fn bytes(size: usize, dtype: DType) -> usize {
+    match dtype {
+        DType::Bytes => (size / 4).saturating_mul(size_of::<String>()).saturating_add(size),
+        _ => 0,
+    }
+}
+
 fn strings(mut bytes: Bytes, shape: Shape) -> Result<Tensor, Problem> {
     let expected = volume(&shape).ok_or_else(|| TensorError::Overflow { shape: shape.clone() })?;
     // Every string takes its four bytes of length, which bounds what a wrong shape can reserve.

@@ -91,6 +91,8 @@ pub(crate) enum Problem {
     TextLength { index: usize, left: usize },
     #[error("element {index} is not UTF-8 at byte {at}, expected text")]
     TextNotUtf8 { index: usize, at: usize },
+    #[error("there is no memory for it")]
+    NoRoom,
 }
 
 impl Problem {

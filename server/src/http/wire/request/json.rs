@@ -33,10 +33,20 @@ pub(super) fn decode(data: &str, dtype: DType, shape: Shape) -> Result<Tensor, P
     }
 }
 
+/// The most bytes that [`decode`] takes for this text and shape.
+pub(super) fn bytes(data: &str, dtype: DType, shape: &Shape) -> usize {
+    // A shape that overflows is refused later.
+    let expected = volume(shape).unwrap_or(0);
+    match dtype.size_bytes() {
+        // Every entry takes two characters at least, so that the text bounds what a wrong shape can reserve.
+        Some(size) => expected.min(data.len() / 2).saturating_mul(size),
+        None => expected.min(data.len() / 3).saturating_mul(size_of::<String>()).saturating_add(data.len()),
+    }
+}
+
 fn numbers<T: Element>(data: &str, dtype: DType, shape: Shape) -> Result<Tensor, Problem> {
-    // Every entry takes two characters at least, so that the text bounds what a wrong shape can reserve.
     let expected = expected(&shape)?;
-    let mut bytes = Vec::with_capacity(expected.min(data.len() / 2).saturating_mul(size_of::<T>()));
+    let mut bytes = Vec::with_capacity(bytes(data, dtype, &shape));
     walk(data, &shape, |index, text| {
         let value = T::parse(text).ok_or_else(|| element(index, T::EXPECTED, text))?;
         if index < expected {

@@ -44,6 +44,9 @@ pub(crate) struct WantedOutput {
     pub(crate) binary: bool,
 }
 
+/// Says whether so many bytes may be taken.
+pub(crate) type Claim<'a> = dyn FnMut(usize) -> bool + 'a;
+
 const INPUT: Members<5> =
     Members { what: "an input object", names: ["name", "datatype", "shape", "parameters", "data"] };
 const OUTPUT: Members<2> = Members { what: "an output object", names: ["name", "parameters"] };
@@ -54,14 +57,16 @@ const SURPLUS: usize = 16;
 /// Reads a request for a model of this signature.
 ///
 /// `header_length` is the value of the header `Inference-Header-Content-Length`: the bytes of JSON at the start of a
-/// body that goes on with binary tensors. The body is given as it is after any compression was undone.
+/// body that goes on with binary tensors. The body is given as it is after any compression was undone. `claim` is asked for
+/// the bytes of each tensor that does not just point into the body, before they are taken.
 ///
 /// # Errors
-/// The body is malformed, or asks for what the signature does not have.
+/// The body is malformed, or asks for what the signature does not have; or a claim was refused.
 pub(crate) fn decode(
     body: Bytes,
     header_length: Option<usize>,
     signature: &Signature,
+    claim: &mut Claim<'_>,
 ) -> Result<InferRequest, BadRequest> {
     let (head, mut tail) = split(&body, header_length)?;
     let text = utf8(head, header_length.is_some())?;
@@ -75,7 +80,7 @@ pub(crate) fn decode(
     let Some(given) = head.inputs else {
         return Err(Problem::Missing { member: "inputs" }.at(Field::Request));
     };
-    let inputs = inputs(&given, &mut tail, header_length.is_some(), &signature.inputs)?;
+    let inputs = inputs(&given, &mut tail, header_length.is_some(), &signature.inputs, claim)?;
     if !tail.is_empty() {
         return Err(Problem::Leftover { left: tail.len() }.at(Field::Body));
     }
@@ -115,12 +120,13 @@ fn inputs(
     tail: &mut Bytes,
     has_header: bool,
     ports: &[Port],
+    claim: &mut Claim<'_>,
 ) -> Result<Vec<Tensor>, BadRequest> {
     let mut slots: Vec<Option<Tensor>> = vec![None; ports.len()];
     for (at, members) in given.iter().enumerate() {
         let [name, ..] = members;
         let (index, port) = find("inputs", at, *name, ports)?;
-        let tensor = input(members, tail, has_header, port)?;
+        let tensor = input(members, tail, has_header, port, claim)?;
         let Some(slot) = slots.get_mut(index) else { continue };
         if slot.replace(tensor).is_some() {
             return Err(Problem::Twice.at(Field::Input(port.name.clone())));
@@ -138,6 +144,7 @@ fn input(
     tail: &mut Bytes,
     has_header: bool,
     port: &Port,
+    claim: &mut Claim<'_>,
 ) -> Result<Tensor, BadRequest> {
     let [_, datatype, shape, parameters, data] = *members;
     let here = |problem: Problem| problem.at(Field::Input(port.name.clone()));
@@ -148,8 +155,10 @@ fn input(
     let tensor = match (data, parameters::binary_data_size(parameters).map_err(here)?) {
         (Some(_), Some(_)) => Err(Problem::TwoSources),
         (None, None) => Err(Problem::NoSource),
+        (Some(data), None) if !claim(json::bytes(data.get(), dtype, &shape)) => Err(Problem::NoRoom),
         (Some(data), None) => json::decode(data.get(), dtype, shape),
         (None, Some(size)) if size > tail.len() => Err(Problem::Short { size, left: tail.len(), has_header }),
+        (None, Some(size)) if !claim(binary::bytes(size, dtype)) => Err(Problem::NoRoom),
         (None, Some(size)) => binary::decode(tail.split_to(size), dtype, shape),
     };
     tensor.map_err(here)

@@ -6,6 +6,15 @@ use plimsoll_engine::tensor::Shape;
 use proptest::prelude::*;
 use std::time::Duration;
 
+/// As [`super::decode`] where memory is no matter.
+fn decode(
+    body: Bytes,
+    header_length: Option<usize>,
+    signature: &Signature,
+) -> Result<InferRequest, BadRequest> {
+    super::decode(body, header_length, signature, &mut |_| true)
+}
+
 fn port(name: &str, dtype: DType, dims: &[Dim]) -> Port {
     Port { name: name.into(), dtype, dims: Some(dims.to_vec()) }
 }
