@@ -79,7 +79,17 @@ fn found(edit: &Edit<'_>, at: usize, limits: AttentionKeys) -> Result<Option<Fou
         return Ok(None);
     }
     let sizes = attention.sizes(ids.map(|id| edit.shape(id)))?;
-    attention.roles(&sizes)?;
+    let roles = attention.roles(&sizes)?;
+    let deepest = [roles.depth, roles.column]
+        .into_iter()
+        .flatten()
+        .filter_map(|label| sizes.iter().find(|(known, _)| *known == label).map(|(_, size)| *size));
+    if let Some(depth) = deepest.max().filter(|depth| *depth > limits.deepest) {
+        return Err(format!("a key or a value has {depth} elements, the most is {}", limits.deepest));
+    }
+    if limits.additive && attention.additive().is_none() {
+        return Err("more than a scale and a mask that is added is done to the scores".into());
+    }
     let inputs = [q, k, values].into_iter().chain(node.inputs[2..].iter().copied()).collect();
     Ok(Some((attention, inputs)))
 }

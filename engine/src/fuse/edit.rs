@@ -181,6 +181,11 @@ impl<'a> Edit<'a> {
         }
     }
 
+    /// Has a value stored otherwise; its elements are rounded to that.
+    pub(super) fn retype(&mut self, id: ValueId, dtype: DType) {
+        self.graph.values[id.0 as usize].dtype = dtype;
+    }
+
     /// Gives a node another op and other inputs; it makes what it made.
     pub(super) fn set(&mut self, at: usize, op: Op, inputs: Vec<ValueId>) {
         let outputs = self.graph.nodes[at].outputs.clone();
@@ -213,6 +218,12 @@ impl<'a> Edit<'a> {
         }
         let name = self.graph.nodes[at].name.clone();
         self.pending.push((at, Node { name, op, inputs, outputs: vec![output] }));
+    }
+
+    /// Puts a new node behind the one at `at`, which makes its input. Patterns see it after the pass.
+    pub(super) fn insert_after(&mut self, at: usize, op: Op, input: ValueId, output: ValueId) {
+        let name = self.graph.nodes[at].name.clone();
+        self.pending.push((at + 1, Node { name, op, inputs: vec![input], outputs: vec![output] }));
     }
 
     /// Gives the bytes of a constant back at once where nobody reads it any more.

@@ -14,6 +14,7 @@ mod constants;
 mod edit;
 mod epilogues;
 mod evaluate;
+mod halves;
 mod inputs;
 mod matching;
 mod means;
@@ -43,27 +44,62 @@ pub struct Preferences {
     pub epilogue_chains: bool,
     /// For how many keys attention is faster as one step; `None` where there is no kernel for it.
     pub attention: Option<AttentionKeys>,
+    /// How numbers are stored and multiplied. Default: as f32.
+    pub precision: Precision,
 }
 
-/// The fewest keys for which attention as one step pays.
+/// How f32 numbers of a model are stored and multiplied; sums are f32 always.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Precision {
+    /// As they are.
+    #[default]
+    F32,
+    /// Stored as they are, and rounded to eleven bits where a device multiplies matrices.
+    Tf32,
+    /// Stored as f16 where their range allows it.
+    F16,
+}
+
+impl Precision {
+    /// The word that configuration and reports use.
+    pub fn name(self) -> &'static str {
+        match self {
+            Precision::F32 => "fp32",
+            Precision::Tf32 => "tf32",
+            Precision::F16 => "fp16",
+        }
+    }
+}
+
+/// For how many keys attention as one step pays, and what it can do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AttentionKeys {
     /// Where scores are scaled, added to, or changed by any function. Default: 64.
     pub fewest: usize,
     /// Where a mask selects scores. Default: 256.
     pub fewest_selected: usize,
+    /// The most elements of a query, key or value. Default: no limit.
+    pub deepest: usize,
+    /// Whether nothing but a scale and a mask that is added may stand between scores and softmax. Default: false.
+    pub additive: bool,
 }
 
 impl Default for AttentionKeys {
     fn default() -> AttentionKeys {
-        AttentionKeys { fewest: 64, fewest_selected: 256 }
+        AttentionKeys { fewest: 64, fewest_selected: 256, deepest: usize::MAX, additive: false }
     }
 }
 
 impl Default for Preferences {
     fn default() -> Preferences {
         let attention = Some(AttentionKeys::default());
-        Preferences { chain_operands: 12, chain_registers: 8, epilogue_chains: true, attention }
+        Preferences {
+            chain_operands: 12,
+            chain_registers: 8,
+            epilogue_chains: true,
+            attention,
+            precision: Precision::F32,
+        }
     }
 }
 
@@ -131,6 +167,8 @@ const PASSES: &[Pass] = &[
     ("epilogues", epilogues::run),
     // Last: what is done to the scores stands at the end of their product.
     ("attention", attention::run),
+    // When all steps are what they will be.
+    ("halves", halves::run),
 ];
 
 /// Fuses a graph that holds together into one that computes the same, up to rounding.

@@ -1,6 +1,6 @@
 //! Attention (Vaswani et al. 2017, Attention Is All You Need) over labelled axes.
 
-use super::chain::Chain;
+use super::chain::{Binary, Chain, Instr, Src};
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
@@ -41,6 +41,18 @@ pub struct Roles {
     pub batch: Vec<char>,
 }
 
+/// What is done to scores, where that is a scale and something added that is the same whatever the score is.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Additive {
+    /// What each score is multiplied by.
+    pub scale: f32,
+    /// What is added, as a chain over the operands after the score, of which there is then at least one.
+    pub mask: Option<Mask>,
+}
+
+/// What is added to scores: a chain, or where it has no operation its first operand as it is.
+pub type Mask = Chain;
+
 /// The size of each label, none twice.
 pub(crate) type Sizes = Vec<(char, usize)>;
 
@@ -65,6 +77,11 @@ pub(crate) fn sizes(sides: &[(&[char], &[usize])]) -> Result<Sizes, String> {
 }
 
 impl Attention {
+    /// The chain as a scale and a mask; `None` where it is more than that.
+    pub fn additive(&self) -> Option<Additive> {
+        self.chain.as_ref().map_or(Some(Additive { scale: 1.0, mask: None }), additive)
+    }
+
     /// The size of each label where queries, keys, values and output have these shapes.
     pub(crate) fn sizes(&self, shapes: [&[usize]; 4]) -> Result<Sizes, String> {
         let labels: [&[char]; 4] = [&self.q, &self.k, &self.v, &self.y];
@@ -107,5 +124,87 @@ impl Attention {
         }
         (roles.depth, roles.column) = (depth.pop(), column.pop());
         Ok(roles)
+    }
+}
+
+/// A chain as scale · score + mask; `None` where it is more than that.
+fn additive(chain: &Chain) -> Option<Additive> {
+    let score = Src::Operand(0);
+    // What of the chain depends on the score, and by which factor it is multiplied there.
+    let mut scales: Vec<Option<f32>> = vec![];
+    let mut mask = None;
+    let last = chain.instrs.len().checked_sub(1)?;
+    for (at, instr) in chain.instrs.iter().enumerate() {
+        let scale = |src: Src| match src {
+            Src::Reg(at) => scales[usize::from(at)],
+            src => (src == score).then_some(1.0),
+        };
+        let scaled = match *instr {
+            _ if instr.sources().all(|src| scale(src).is_none()) => None,
+            Instr::Binary(Binary::Mul, x, Src::Const(number))
+            | Instr::Binary(Binary::Mul, Src::Const(number), x) => Some(scale(x)? * number),
+            Instr::Binary(Binary::Div, x, Src::Const(number)) => Some(scale(x)? / number),
+            Instr::Binary(Binary::Add, x, y) if at == last => {
+                let (x, y) = if scale(x).is_some() { (x, y) } else { (y, x) };
+                if scale(y).is_some() {
+                    return None;
+                }
+                mask = Some(y);
+                Some(scale(x)?)
+            }
+            _ => return None,
+        };
+        scales.push(scaled);
+    }
+    let scale = scales[last]?;
+    // The mask is computed from the other operands, which come one place earlier there.
+    let mask = match mask {
+        None => None,
+        Some(Src::Const(_)) => return None,
+        Some(Src::Operand(1)) => Some(Chain::default()),
+        Some(Src::Operand(_)) => return None,
+        Some(Src::Reg(made)) => {
+            let instrs = chain.instrs[..=usize::from(made)].iter().enumerate();
+            let own = |at: usize| scales[at].is_none();
+            let place = |at: u16| (0..usize::from(at)).filter(|at| own(*at)).count() as u16;
+            let renumbered = instrs.filter(|(at, _)| own(*at)).map(|(_, instr)| {
+                instr.map(|src| match src {
+                    Src::Operand(at) => Src::Operand(at - 1),
+                    Src::Reg(at) => Src::Reg(place(at)),
+                    number => number,
+                })
+            });
+            Some(Chain { instrs: renumbered.collect() })
+        }
+    };
+    (scale.is_finite() && scale != 0.0).then_some(Additive { scale, mask })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::graph::Unary;
+
+    fn of(instrs: &[Instr]) -> Option<(f32, Option<Vec<Instr>>)> {
+        let found = additive(&Chain { instrs: instrs.to_vec() });
+        found.map(|Additive { scale, mask }| (scale, mask.map(|mask| mask.instrs)))
+    }
+
+    #[test]
+    fn a_scale_and_a_mask_are_told_apart() {
+        use Src::{Const, Operand, Reg};
+        let half = Instr::Binary(Binary::Mul, Const(0.5), Operand(0));
+        assert_eq!(of(&[half]), Some((0.5, None)));
+        let add = |x, y| Instr::Binary(Binary::Add, x, y);
+        assert_eq!(of(&[add(Operand(1), Operand(0))]), Some((1.0, Some(vec![]))));
+        assert_eq!(of(&[half, add(Reg(0), Operand(1))]), Some((0.5, Some(vec![]))));
+        let inverse = |x| Instr::Binary(Binary::Sub, Const(1.0), x);
+        let large = |x| Instr::Binary(Binary::Mul, x, Const(-1e4));
+        let chain = [inverse(Operand(1)), half, large(Reg(0)), add(Reg(1), Reg(2))];
+        assert_eq!(of(&chain), Some((0.5, Some(vec![inverse(Operand(0)), large(Reg(0))]))));
+        assert_eq!(of(&[Instr::Select(Operand(1), Operand(0), Const(-1e9))]), None);
+        assert_eq!(of(&[Instr::Unary(Unary::Tanh, Operand(0))]), None);
+        assert_eq!(of(&[add(Operand(0), Operand(0))]), None);
+        assert_eq!(of(&[add(Operand(0), Operand(1)), Instr::Binary(Binary::Mul, Reg(0), Const(0.5))]), None);
     }
 }

@@ -62,6 +62,11 @@ impl Graph {
         };
         let Some(&first) = node.inputs.first() else { return Err("reads nothing".into()) };
         let (x, y) = (self.shape(first), self.shape(output));
+        let chained = matches!(node.op, Op::Pointwise(_) | Op::Cast | Op::Reduce(..));
+        let (from, to) = (self.value(first).dtype, self.value(output).dtype);
+        if !chained && from != to {
+            return Err(format!("makes {to} of {from}"));
+        }
         let rank = |expected: usize| {
             let fault = format!("the output has shape {y:?}, expected {expected} axes");
             (y.len() == expected).then_some(()).ok_or(fault)

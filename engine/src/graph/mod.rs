@@ -13,7 +13,7 @@ mod dump;
 mod op;
 mod record;
 
-pub use attention::{Attention, Roles};
+pub use attention::{Additive, Attention, Mask, Roles};
 pub use builder::Builder;
 pub use chain::{Binary, Chain, Instr, Src, Unary};
 pub use check::GraphError;

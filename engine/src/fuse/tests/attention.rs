@@ -2,7 +2,7 @@ use super::*;
 
 /// For any number of keys.
 fn always() -> Preferences {
-    let attention = Some(AttentionKeys { fewest: 1, fewest_selected: 1 });
+    let attention = Some(AttentionKeys { fewest: 1, fewest_selected: 1, ..AttentionKeys::default() });
     Preferences { attention, ..Preferences::default() }
 }
 

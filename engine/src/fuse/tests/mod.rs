@@ -3,12 +3,13 @@
 mod attention;
 mod chains;
 mod constants;
+mod halves;
 mod interpret;
 mod patterns;
 mod products;
 mod properties;
 
-use super::{AttentionKeys, Outcome, Preferences, fuse};
+use super::{AttentionKeys, Outcome, Precision, Preferences, fuse};
 use crate::graph::{
     Binary, Builder, Chain, Einsum, Epilogue, Graph, Instr, Op, Reducer, Src, Unary, ValueId,
 };
@@ -148,7 +149,7 @@ fn check(graph: Graph, preferences: &Preferences) -> (Graph, Vec<String>) {
     let expected = interpret(&graph, &inputs);
     let before = graph.to_string();
     let fused = fuse(graph, preferences);
-    fused.graph.check().unwrap();
+    fused.graph.check().unwrap_or_else(|fault| panic!("{fault}\n{before}\nbecame\n{}", fused.graph));
     let got = interpret(&fused.graph, &inputs);
     for (expected, got) in expected.iter().zip(&got) {
         for (at, (expected, got)) in expected.iter().zip(got).enumerate() {

@@ -1,7 +1,7 @@
 use super::*;
 use crate::graph::{Conv, Image, Window};
 
-fn conv(m: &mut Model, x: ValueId, out: usize, bias: bool) -> ValueId {
+pub(super) fn conv(m: &mut Model, x: ValueId, out: usize, bias: bool) -> ValueId {
     let input = m.shape(x);
     let w = m.weights(&[out, input[1], 3, 3]);
     conv_with(m, x, w, out, bias)

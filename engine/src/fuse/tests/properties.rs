@@ -135,7 +135,8 @@ proptest! {
             chain_operands: operands,
             chain_registers: registers,
             epilogue_chains: operands % 2 == 0,
-            attention: (registers % 3 != 0).then_some(AttentionKeys { fewest: 1, fewest_selected: 1 }),
+            attention: (registers % 3 != 0).then_some(AttentionKeys { fewest: 1, fewest_selected: 1, additive: operands % 3 == 0, ..AttentionKeys::default() }),
+            precision: if registers % 2 == 0 { Precision::F16 } else { Precision::F32 },
         };
         check(build(&steps, outputs), &preferences);
     }
