@@ -2,7 +2,7 @@
 //!
 //! Tools that run one model without a ceiling use an arena of the heap, which refuses nothing.
 
-use crate::device::{self, Choice, Device, Memory, Room, Workspace};
+use crate::device::{self, Device, Memory, Opened, Room, Workspace};
 use crate::error::{Error, size};
 use crate::lane::{Counters, Pool};
 use crate::slab::{
@@ -13,10 +13,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The lines to draw, and the lanes to make.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Lines {
     /// What computes.
-    pub device: Choice,
+    pub device: Opened,
     /// The lines of the ledger; `slab` is computed and may be left 0.
     pub fixed: Fixed,
     /// Bytes that weights can never take.
@@ -96,7 +96,7 @@ impl Arena {
     /// # Errors
     /// The lines leave no room, or the system does not give the memory; the figures are told.
     pub fn take(lines: &Lines, now_ms: fn() -> u64) -> Result<Arc<Arena>, NoArena> {
-        let device = lines.device.open();
+        let device = lines.device.device();
         let bytes = lines.fixed.for_slab() / device.alignment() * device.alignment();
         if bytes == 0 {
             return Err(NoArena::NothingLeft(lines.fixed));
@@ -117,7 +117,12 @@ impl Arena {
 
     /// An arena of the heap, which refuses nothing.
     pub fn unlimited() -> Arc<Arena> {
-        let device = Choice::default().open();
+        Arena::unlimited_on(&Opened::default())
+    }
+
+    /// An arena of a device's memory as far as that goes, which refuses nothing before.
+    pub fn unlimited_on(device: &Opened) -> Arc<Arena> {
+        let device = device.device();
         Arc::new(Arena::new(device, Ledger::unlimited(), Backing::Heap, Phases::default(), || 0))
     }
 
@@ -146,6 +151,12 @@ impl Arena {
     /// What computes.
     pub(crate) fn device(&self) -> &dyn Device {
         &*self.device
+    }
+
+    /// Whether what the process holds of host memory counts against the ceiling: not where the device has memory of
+    /// its own.
+    pub fn counts_host_memory(&self) -> bool {
+        self.device.own_free_bytes().is_none()
     }
 
     /// The account of host memory.

@@ -66,7 +66,8 @@ Examples:
     plimsoll selftest detector.onnx --shape images=1x3x320x320 --threads 2
 
 Floats a and b count as equal where |a - b| <= 1e-4 |b| + 1e-6 max(1, max|b|); the worst of a model is told as a
-share of that bound. Whole numbers and bools must be equal. The exit code is 1 where a model differs or fails.")]
+share of that bound. On a GPU |a - b| <= 1e-4 max|b| will do as well. Whole numbers and bools must be equal. The exit
+code is 1 where a model differs or fails.")]
     Selftest(SelfTest),
     /// Measure latency and throughput of a model in this process, without HTTP
     #[command(after_help = "\
@@ -77,6 +78,9 @@ Examples:
     Bench(Bench),
     /// Show the live memory map of a running server
     Memory(Memory),
+    /// CUDA binaries ahead of time
+    #[command(subcommand)]
+    Kernels(Kernels),
 }
 
 /// Where the configuration and the models are.
@@ -131,6 +135,9 @@ pub(crate) struct Infer {
     /// Folder to write each output to, as OUTPUT.npy; without it the outputs are printed
     #[arg(long, value_name = "DIR")]
     pub(crate) output_dir: Option<PathBuf>,
+    /// What computes [default: `device.kind`, else auto]
+    #[arg(long, value_name = "KIND")]
+    pub(crate) device: Option<Kind>,
     /// Configuration and models.
     #[command(flatten)]
     pub(crate) place: Place,
@@ -177,6 +184,9 @@ pub(crate) struct Plan {
     /// Print what was fused and what was not and why, instead of the plan
     #[arg(long, conflicts_with_all = ["json", "dump"])]
     pub(crate) explain: bool,
+    /// What computes [default: `device.kind`, else auto]
+    #[arg(long, value_name = "KIND")]
+    pub(crate) device: Option<Kind>,
     /// Configuration and models.
     #[command(flatten)]
     pub(crate) place: Place,
@@ -204,12 +214,45 @@ pub(crate) struct SelfTest {
     /// CPU threads of each run [default: `device.threads`, else 1]
     #[arg(long, value_name = "N", value_parser = count)]
     pub(crate) threads: Option<usize>,
+    /// What computes [default: `device.kind`, else auto]
+    #[arg(long, value_name = "KIND")]
+    pub(crate) device: Option<Kind>,
+    /// Number format to compute with [default: the model's own setting, else fp32]
+    #[arg(long, value_name = "PRECISION")]
+    pub(crate) precision: Option<Precision>,
     /// Configuration and models.
     #[command(flatten)]
     pub(crate) place: Place,
     /// Print one JSON document and nothing else
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// `kernels`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Kernels {
+    /// Compile every kernel for some GPUs, on a machine with NVIDIA's run-time compiler (NVRTC); no GPU is needed
+    #[command(after_help = "\
+Example, for Jetson Orin and Thor:
+
+    plimsoll kernels build --arch sm_87,sm_110 --out kernels
+
+Where a server finds them: device.kernels in plimsoll.toml.")]
+    Build(BuildKernels),
+}
+
+/// `kernels build`.
+#[derive(Debug, Args)]
+pub(crate) struct BuildKernels {
+    /// Architectures, such as sm_87,sm_110
+    #[arg(long = "arch", value_name = "sm_NN", value_delimiter = ',', required = true, value_parser = architecture)]
+    pub(crate) architectures: Vec<u32>,
+    /// Folder to write them to
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: PathBuf,
+    /// Fail where the compiler had to spill registers to memory
+    #[arg(long)]
+    pub(crate) deny_spills: bool,
 }
 
 /// `bench`.
@@ -299,6 +342,27 @@ impl Start {
     }
 }
 
+impl Infer {
+    /// What these arguments override in the configuration.
+    pub(crate) fn flags(&self) -> Flags {
+        Flags { device: self.device, ..self.place.flags() }
+    }
+}
+
+impl Plan {
+    /// What these arguments override in the configuration.
+    pub(crate) fn flags(&self) -> Flags {
+        Flags { device: self.device, ..self.place.flags() }
+    }
+}
+
+impl SelfTest {
+    /// What these arguments override in the configuration.
+    pub(crate) fn flags(&self) -> Flags {
+        Flags { device: self.device, ..self.place.flags() }
+    }
+}
+
 impl Bench {
     /// What these arguments override in the configuration.
     pub(crate) fn flags(&self) -> Flags {
@@ -361,6 +425,13 @@ impl FromStr for InputShape {
 
 fn address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| format!("expected an address with a port such as 127.0.0.1:8000, got `{text}`"))
+}
+
+fn architecture(text: &str) -> Result<u32, String> {
+    let number = text.strip_prefix("sm_").and_then(|number| number.parse().ok());
+    number
+        .filter(|number| (80..1000).contains(number))
+        .ok_or_else(|| format!("expected sm_80 or later, got `{text}`"))
 }
 
 fn count(text: &str) -> Result<usize, String> {

@@ -19,6 +19,8 @@ pub(crate) type Sample = Box<dyn Fn() -> Option<Resident> + Send + Sync>;
 pub(crate) struct LoadLine {
     arena: Arc<Arena>,
     ceiling: u64,
+    /// What resident memory is compared with: the ceiling, where host memory is under it.
+    limit: u64,
     sample: Sample,
     seen: Mutex<Seen>,
 }
@@ -68,7 +70,8 @@ impl LoadLine {
     /// The load line of this arena's ceiling; nobody looks yet.
     pub(crate) fn new(arena: Arc<Arena>, sample: Sample) -> LoadLine {
         let ceiling = arena.ledger().ceiling();
-        LoadLine { arena, ceiling, sample, seen: Mutex::default() }
+        let limit = if arena.counts_host_memory() { ceiling } else { u64::MAX };
+        LoadLine { arena, ceiling, limit, sample, seen: Mutex::default() }
     }
 
     /// What the whole process may hold, in bytes.
@@ -81,7 +84,7 @@ impl LoadLine {
         // Sampled under the lock, so that no sample is noted after a later one.
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(resident) = (self.sample)() {
-            let news = seen.note(resident, self.ceiling);
+            let news = seen.note(resident, self.limit);
             self.tell(news, resident);
         }
         *seen
@@ -187,7 +190,7 @@ mod tests {
             Some(Resident { now, peak: now })
         });
         // The arena of the heap has the largest ceiling that there is.
-        let line = LoadLine { ceiling: CEILING, ..LoadLine::new(Arena::unlimited(), sample) };
+        let line = LoadLine { ceiling: CEILING, limit: CEILING, ..LoadLine::new(Arena::unlimited(), sample) };
         let line = Arc::new(line);
         line.watch().unwrap();
         let until = |condition: fn(&Seen) -> bool| {

@@ -10,7 +10,7 @@ mod record;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use pieces::{Piece, Pieces};
+pub(crate) use pieces::{Piece, Pieces, Writer};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;

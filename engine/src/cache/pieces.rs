@@ -10,7 +10,7 @@ use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use xxhash_rust::xxh3::{Xxh3, xxh3_64, xxh3_128};
+use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
 /// A packed constant and its key.
 pub(crate) struct Piece<'a> {
@@ -25,6 +25,21 @@ pub(crate) struct Pieces {
     folder: PathBuf,
     mark: u128,
     known: Mutex<HashMap<u128, Place>>,
+}
+
+/// What gets a part of a piece, with the byte of the piece that it begins at.
+pub(crate) type Put<'a, E> = dyn FnMut(usize, &[u8]) -> Result<(), E> + 'a;
+
+/// A file of pieces that is being written.
+pub(crate) struct Writer {
+    to: BufWriter<File>,
+    path: PathBuf,
+    unfinished: PathBuf,
+    index: Index,
+    /// Where the piece that is being written begins, and where the last part ended.
+    begun: u64,
+    end: u64,
+    hash: Xxh3,
 }
 
 /// Where a piece lies.
@@ -73,9 +88,47 @@ impl Pieces {
         if place.read(to).is_ok_and(|checksum| checksum == place.checksum) {
             return true;
         }
+        self.forget(&place);
+        false
+    }
+
+    /// Reads the piece of that key, if it is there and has `len` bytes, by parts that fit in `part`; `put` gets each
+    /// part with the byte that it begins at. Whether the piece was there and whole: where it was not, what `put` got is
+    /// worth nothing.
+    ///
+    /// # Errors
+    /// What `put` answers.
+    pub(crate) fn read_in_parts<E>(
+        &self,
+        key: u128,
+        len: usize,
+        part: &mut [u8],
+        put: &mut Put<'_, E>,
+    ) -> Result<bool, E> {
+        let place = self.lock().get(&key).cloned();
+        let Some(place) = place.filter(|place| place.len == len as u64 && !part.is_empty()) else {
+            return Ok(false);
+        };
+        let (mut hash, mut at, mut read) = (Xxh3::new(), 0, true);
+        while at < len && read {
+            let bytes = part.len().min(len - at);
+            let part = &mut part[..bytes];
+            read = place.file.file.read_exact_at(part, place.offset + at as u64).is_ok();
+            hash.update(part);
+            put(at, part)?;
+            at += bytes;
+        }
+        if read && hash.digest() == place.checksum {
+            return Ok(true);
+        }
+        self.forget(&place);
+        Ok(false)
+    }
+
+    /// Removes a file of pieces that is damaged, with all that it holds.
+    fn forget(&self, place: &Place) {
         self.lock().retain(|_, other| !Arc::ptr_eq(&other.file, &place.file));
         let _ = fs::remove_file(&place.file.path);
-        false
     }
 
     /// Keeps pieces in one more file.
@@ -86,17 +139,34 @@ impl Pieces {
         if pieces.is_empty() {
             return Ok(());
         }
+        let keys: Vec<u128> = pieces.iter().map(|piece| piece.key).collect();
+        let mut writer = self.writer(&keys)?;
+        for piece in pieces {
+            writer.append(piece.bytes)?;
+            writer.end(piece.key);
+        }
+        self.keep(writer)
+    }
+
+    /// Begins one more file, for pieces of these keys, which come a part after the other.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub(crate) fn writer(&self, keys: &[u128]) -> io::Result<Writer> {
         fs::create_dir_all(&self.folder)?;
-        let keys: Vec<u8> = pieces.iter().flat_map(|piece| piece.key.to_le_bytes()).collect();
+        let keys: Vec<u8> = keys.iter().flat_map(|key| key.to_le_bytes()).collect();
         let path = self.folder.join(format!("{:032x}{END}", xxh3_128(&keys)));
         let unfinished = self.folder.join(format!("{:032x}{UNFINISHED}", xxh3_128(&keys)));
-        let mut to = BufWriter::new(File::create(&unfinished)?);
-        let (mut index, mut offset): (Index, u64) = (vec![], 0);
-        for piece in pieces {
-            to.write_all(piece.bytes)?;
-            index.push((piece.key, offset, piece.bytes.len() as u64, xxh3_64(piece.bytes)));
-            offset += piece.bytes.len() as u64;
-        }
+        let to = BufWriter::new(File::create(&unfinished)?);
+        Ok(Writer { to, path, unfinished, index: vec![], begun: 0, end: 0, hash: Xxh3::new() })
+    }
+
+    /// Ends a file of pieces; from now on they are found.
+    ///
+    /// # Errors
+    /// It cannot be written; what was there stays.
+    pub(crate) fn keep(&self, writer: Writer) -> io::Result<()> {
+        let Writer { mut to, path, unfinished, index, .. } = writer;
         let record = record::bytes(&index, self.mark)?;
         to.write_all(&record)?;
         to.write_all(&(record.len() as u64).to_le_bytes())?;
@@ -110,6 +180,26 @@ impl Pieces {
 
     fn lock(&self) -> MutexGuard<'_, HashMap<u128, Place>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Writer {
+    /// Adds to the piece.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub(crate) fn append(&mut self, part: &[u8]) -> io::Result<()> {
+        self.to.write_all(part)?;
+        self.hash.update(part);
+        self.end += part.len() as u64;
+        Ok(())
+    }
+
+    /// The piece of that key is complete.
+    pub(crate) fn end(&mut self, key: u128) {
+        self.index.push((key, self.begun, self.end - self.begun, self.hash.digest()));
+        self.begun = self.end;
+        self.hash = Xxh3::new();
     }
 }
 

@@ -5,8 +5,12 @@
 //! and later runs the kernels in a lane. To the stages above it is a `Device`.
 
 mod cpu;
+mod cuda;
 mod room;
+mod weights;
 mod workspace;
+
+pub use cuda::{Binaries, Built, NotBuilt, NotCompiled, build as build_kernels};
 
 pub(crate) use room::{Held, Room};
 pub use workspace::Workspace;
@@ -14,34 +18,148 @@ pub(crate) use workspace::{Lane, Lanes};
 
 use crate::cache::{Cache, Pieces};
 use crate::error::Error;
-use crate::fuse::Preferences;
+use crate::fuse::{Precision, Preferences};
 use crate::graph::{DataFile, Graph};
 use crate::plan::{self, Plan};
 use crate::slab::{self, Extent, Moving};
 use crate::tensor::Tensor;
 use std::any::Any;
+use std::fmt;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Which device computes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Choice {
     /// The processor.
     #[default]
     Cpu,
+    /// An NVIDIA GPU.
+    Cuda {
+        /// Which one, counted from 0 as the driver does.
+        index: usize,
+        /// Where its kernels are.
+        binaries: Binaries,
+    },
 }
 
 impl Choice {
-    pub(crate) fn open(self) -> Arc<dyn Device> {
-        match self {
-            Choice::Cpu => Arc::new(cpu::Cpu),
-        }
+    /// Makes the device ready.
+    ///
+    /// # Errors
+    /// It is not there or cannot be used; the reason and what to do are said.
+    pub fn open(&self) -> Result<Opened, NoDevice> {
+        Ok(match self {
+            Choice::Cpu => Opened::default(),
+            Choice::Cuda { index, binaries } => Opened(Arc::new(cuda::Cuda::open(*index, binaries)?)),
+        })
+    }
+}
+
+/// A device that is ready to be used.
+#[derive(Clone)]
+pub struct Opened(Arc<dyn Device>);
+
+impl Default for Opened {
+    /// The processor.
+    fn default() -> Opened {
+        Opened(Arc::new(cpu::Cpu))
+    }
+}
+
+impl fmt::Debug for Opened {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Opened").field(&self.name()).finish()
+    }
+}
+
+impl Opened {
+    /// The kind of device, as the configuration names it.
+    pub fn kind(&self) -> &'static str {
+        self.0.kind()
+    }
+
+    /// The device's own name.
+    pub fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    /// Whether the device can store and multiply numbers so.
+    pub fn computes_in(&self, precision: Precision) -> bool {
+        self.0.computes_in(precision)
+    }
+
+    /// Bytes that the driver has taken for this process by now, on the device.
+    ///
+    /// # Errors
+    /// The driver does not answer.
+    pub fn driver_bytes(&self) -> Result<u64, Error> {
+        self.0.driver_bytes()
+    }
+
+    /// Bytes of the device's own memory that nobody has taken; `None` where it has none of its own, so that what the
+    /// process holds of the host's memory counts as well.
+    pub fn own_free_bytes(&self) -> Option<u64> {
+        self.0.own_free_bytes()
+    }
+
+    /// A workspace outside any slab, which grows to what is run in it; its runs use `threads` threads of the host.
+    ///
+    /// # Errors
+    /// The threads cannot be started, or the device does not give what a lane needs.
+    pub fn workspace(&self, threads: usize) -> Result<Workspace, Error> {
+        Workspace::of(self.0.growing_lane(threads)?, threads)
+    }
+
+    /// To the stages above.
+    pub(crate) fn device(&self) -> Arc<dyn Device> {
+        Arc::clone(&self.0)
+    }
+}
+
+/// A device that is not there or cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no CUDA device can be used: {reason}; {remedy}")]
+pub struct NoDevice {
+    /// Why.
+    pub reason: String,
+    /// What to do about it.
+    pub remedy: String,
+}
+
+impl NoDevice {
+    fn new(reason: &str, remedy: &str) -> NoDevice {
+        NoDevice { reason: reason.into(), remedy: remedy.into() }
     }
 }
 
 /// A device, to the stages above it.
 pub(crate) trait Device: Send + Sync {
+    /// Its kind, as the configuration names it.
+    fn kind(&self) -> &'static str;
+
+    /// Its name.
+    fn name(&self) -> &str;
+
+    /// Bytes that the driver has taken by now.
+    ///
+    /// # Errors
+    /// The driver does not answer.
+    fn driver_bytes(&self) -> Result<u64, Error>;
+
+    /// Bytes of its own memory that nobody has taken; `None` where its memory is the host's.
+    fn own_free_bytes(&self) -> Option<u64>;
+
+    /// A lane outside any slab, which grows to what is run in it.
+    ///
+    /// # Errors
+    /// It does not give what a lane needs.
+    fn growing_lane(&self, threads: usize) -> Result<Box<dyn Lane>, Error>;
+
+    /// Whether it can store and multiply numbers so.
+    fn computes_in(&self, precision: Precision) -> bool;
+
     /// What it does well, for the passes of [`crate::fuse`].
     fn preferences(&self) -> Preferences;
 
@@ -76,6 +194,7 @@ pub(crate) trait Device: Send + Sync {
         &self,
         graph: Graph,
         layout: plan::Layout,
+        precision: Precision,
         threads: usize,
     ) -> Result<Box<dyn Prepared>, NoKernel>;
 }

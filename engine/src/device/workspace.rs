@@ -1,6 +1,6 @@
 //! What a lane runs programs with: the device's side of it, and the threads of host steps.
 
-use super::cpu::CpuLane;
+use super::Opened;
 use crate::error::Error;
 use crate::import;
 use std::any::Any;
@@ -31,7 +31,7 @@ impl Workspace {
     /// # Errors
     /// The threads cannot be started.
     pub fn new(threads: usize) -> Result<Workspace, Error> {
-        Workspace::of(Box::new(CpuLane::growing(threads)?), threads)
+        Opened::default().workspace(threads)
     }
 
     /// What a device has made, with threads for the host.

@@ -7,7 +7,7 @@ pub use origin::Source;
 use crate::arena::Arena;
 use crate::device::Constants;
 use crate::error::{Error, shapes_text};
-use crate::fuse::{Fused, fuse};
+use crate::fuse::{Fused, Precision, Preferences, fuse};
 use crate::graph::Graph;
 use crate::import::{Lowered, Signature};
 use crate::plan::layout;
@@ -26,6 +26,8 @@ pub struct Limits {
     pub programs: NonZeroUsize,
     /// Threads inside an op; programs are planned for so many. Default 1.
     pub threads: usize,
+    /// How numbers are stored and multiplied, on devices that know that; f32 on the others. Default f32.
+    pub precision: Precision,
     /// Whether tract's own plan is run whole, as the reference that planned programs are compared with. Default no.
     pub whole: bool,
 }
@@ -33,7 +35,7 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         const SIXTEEN: NonZeroUsize = NonZeroUsize::new(16).unwrap();
-        Limits { programs: SIXTEEN, threads: 1, whole: false }
+        Limits { programs: SIXTEEN, threads: 1, precision: Precision::F32, whole: false }
     }
 }
 
@@ -83,6 +85,11 @@ impl Model {
         self.origin.signature()
     }
 
+    /// How the model's numbers are stored and multiplied.
+    pub fn precision(&self) -> Precision {
+        self.preferences().precision
+    }
+
     /// Whether the file was imported, and not everything found in the cache.
     pub fn was_imported(&self) -> bool {
         self.origin.was_imported()
@@ -130,7 +137,7 @@ impl Model {
     pub fn fused(&self, shapes: &[Shape]) -> Result<Option<Fused>, Error> {
         let grant = self.origin.grant();
         match self.origin.import()?.import.lowered(shapes, self.limits.whole, &grant)?.0 {
-            Lowered::Graph(graph) => Ok(Some(fuse(graph, &self.arena.device().preferences()))),
+            Lowered::Graph(graph) => Ok(Some(fuse(graph, &self.preferences()))),
             Lowered::Whole(..) => Ok(None),
         }
     }
@@ -143,9 +150,17 @@ impl Model {
         Ok(self.fused(shapes)?.map(|fused| fused.graph))
     }
 
+    /// What the device does well, at the model's precision where the device knows it.
+    fn preferences(&self) -> Preferences {
+        let device = self.arena.device();
+        let precision = self.limits.precision;
+        let precision = if device.computes_in(precision) { precision } else { Precision::F32 };
+        Preferences { precision, ..device.preferences() }
+    }
+
     /// What computes for these shapes, and the host memory that it holds.
     fn executor(&self, shapes: &[Shape]) -> Result<(Executor, Option<Reservation>), Error> {
-        let preferences = self.arena.device().preferences();
+        let preferences = self.preferences();
         if let Some(graph) = self.origin.kept_graph(shapes, &preferences) {
             match self.planned(graph, shapes) {
                 // Weights that were kept are gone: they are imported again.
@@ -180,7 +195,8 @@ impl Model {
     fn planned(&self, graph: Graph, shapes: &[Shape]) -> Result<(Executor, Option<Reservation>), Error> {
         let layout = layout(&graph);
         let host = self.reserve(layout.host_bytes())?;
-        let prepared = self.arena.device().prepare(graph, layout, self.limits.threads)?;
+        let prepared =
+            self.arena.device().prepare(graph, layout, self.preferences().precision, self.limits.threads)?;
         let needed = prepared.plan().workspace_bytes;
         if let Some(lane_bytes) = self.arena.largest_workspace().filter(|bytes| needed > *bytes) {
             return Err(self.too_large(shapes, needed as usize, lane_bytes as usize));

@@ -5,8 +5,11 @@ use super::{model, start};
 use crate::cli::Bench;
 use crate::process;
 use anyhow::bail;
+use plimsoll_engine::device::Opened;
+use plimsoll_engine::error::size;
+use plimsoll_engine::fuse::Precision;
 use plimsoll_engine::model::Limits;
-use plimsoll_engine::program::{Program, Workspace};
+use plimsoll_engine::program::Program;
 use plimsoll_engine::tensor::{Shape, Tensor};
 use serde_json::json;
 use std::io::Write;
@@ -18,11 +21,12 @@ const WARM_UP_RUNS: usize = 5;
 
 pub(super) fn run(arguments: &Bench) -> anyhow::Result<()> {
     let config = start::configuration(arguments.place.config.as_deref(), &arguments.flags())?;
-    start::device(config.device.kind)?;
-    start::precision(arguments.precision)?;
+    let device = start::device(&config)?;
     let threads = arguments.threads.unwrap_or(config.device.threads);
     let source = model::find(&arguments.model, &config)?;
-    let model = source.load(Limits { threads, whole: arguments.reference, ..Limits::default() })?;
+    let precision = start::precision(arguments.precision, &source, &device)?;
+    let limits = Limits { threads, precision, whole: arguments.reference, ..Limits::default() };
+    let model = source.load(limits, &device)?;
     let given: Vec<(String, Shape)> = arguments.shapes.iter().map(|shape| shape.named()).collect();
     let remedy = "--shape NAME=1x2x3, a size for each axis";
     let shapes = source.shapes(model.signature(), &given, arguments.batch, remedy)?;
@@ -36,13 +40,13 @@ pub(super) fn run(arguments: &Bench) -> anyhow::Result<()> {
         .map(|(at, (port, shape))| noise::tensor(port.dtype, shape, at as u64, Values::TAME))
         .collect::<anyhow::Result<_>>()?;
     let barrier = Barrier::new(arguments.lanes);
-    let lane = || measure(&program, &inputs, threads, arguments.seconds, &barrier);
+    let lane = || measure(&device, &program, &inputs, threads, arguments.seconds, &barrier);
     let lanes: Vec<anyhow::Result<Lane>> = std::thread::scope(|scope| {
         let lanes: Vec<_> = (0..arguments.lanes).map(|_| scope.spawn(lane)).collect();
         lanes.into_iter().map(|lane| lane.join().unwrap_or_else(|_| bail!("a lane panicked"))).collect()
     });
     let lanes = lanes.into_iter().collect::<anyhow::Result<Vec<_>>>()?;
-    report(arguments, threads, &program, &lanes)
+    report(arguments, &device, threads, (&program, model.precision()), &lanes)
 }
 
 /// What one lane measured.
@@ -52,13 +56,14 @@ struct Lane {
 }
 
 fn measure(
+    device: &Opened,
     program: &Program,
     inputs: &[Tensor],
     threads: usize,
     limit: Duration,
     barrier: &Barrier,
 ) -> anyhow::Result<Lane> {
-    let mut workspace = Workspace::new(threads)?;
+    let mut workspace = device.workspace(threads)?;
     let mut outputs = vec![];
     let warmed = (0..WARM_UP_RUNS).try_for_each(|_| program.run(&mut workspace, inputs, &mut outputs));
     // Every lane reaches the barrier, also one that failed: the others wait there.
@@ -74,7 +79,13 @@ fn measure(
     Ok(Lane { times, took: start.elapsed() })
 }
 
-fn report(arguments: &Bench, threads: usize, program: &Program, lanes: &[Lane]) -> anyhow::Result<()> {
+fn report(
+    arguments: &Bench,
+    device: &Opened,
+    threads: usize,
+    (program, precision): (&Program, Precision),
+    lanes: &[Lane],
+) -> anyhow::Result<()> {
     let mut times: Vec<f64> =
         lanes.iter().flat_map(|lane| &lane.times).map(|t| t.as_secs_f64() * 1e3).collect();
     times.sort_by(f64::total_cmp);
@@ -82,6 +93,7 @@ fn report(arguments: &Bench, threads: usize, program: &Program, lanes: &[Lane]) 
     let mean = times.iter().sum::<f64>() / times.len() as f64;
     let rate: f64 = lanes.iter().map(|lane| lane.times.len() as f64 / lane.took.as_secs_f64()).sum();
     let resident = process::resident().map(|resident| resident.now);
+    let device_bytes = device.driver_bytes()?;
     let mut out = std::io::stdout().lock();
     if arguments.json {
         let document = json!({
@@ -90,14 +102,14 @@ fn report(arguments: &Bench, threads: usize, program: &Program, lanes: &[Lane]) 
             "latency_ms": { "p50": quantile(0.5), "p90": quantile(0.9), "p99": quantile(0.99), "mean": mean },
             "runs": times.len(),
             "runs_per_second": rate,
-            "device": "cpu",
-            "precision": "fp32",
+            "device": device.kind(),
+            "precision": precision.name(),
             "lanes": lanes.len(),
             "threads": threads,
             "planned": program.plan().is_some(),
             "reference": arguments.reference,
             "host_steps": program.report().map_or(0, |report| report.host_steps.len()),
-            "memory": { "device_bytes": 0, "resident_bytes": resident, "workspace_bytes": program.workspace_bytes() },
+            "memory": { "device_bytes": device_bytes, "resident_bytes": resident, "workspace_bytes": program.workspace_bytes() },
         });
         writeln!(out, "{document}")?;
     } else {
@@ -107,7 +119,7 @@ fn report(arguments: &Bench, threads: usize, program: &Program, lanes: &[Lane]) 
             arguments.model,
             program.shapes().iter().map(|s| s.to_vec()).collect::<Vec<_>>()
         )?;
-        writeln!(out, "device     cpu, fp32, {} lanes, {threads} threads each", lanes.len())?;
+        writeln!(out, "device     {}, fp32, {} lanes, {threads} threads each", device.name(), lanes.len())?;
         if let Some(reason) = program.unplanned() {
             writeln!(out, "executor   tract's own plan, run whole: {reason}")?;
         }
@@ -120,7 +132,7 @@ fn report(arguments: &Bench, threads: usize, program: &Program, lanes: &[Lane]) 
         )?;
         writeln!(out, "throughput {rate:.1} runs a second over {} runs", times.len())?;
         if let Some(resident) = resident {
-            writeln!(out, "memory     {} resident", plimsoll_engine::error::size(resident))?;
+            writeln!(out, "memory     {} resident, {} on the device", size(resident), size(device_bytes))?;
         }
     }
     Ok(())

@@ -5,14 +5,16 @@ use crate::cli::Infer;
 use crate::http::answer_json;
 use anyhow::{Context, bail};
 use plimsoll_engine::model::Limits;
-use plimsoll_engine::program::Workspace;
 use plimsoll_engine::tensor::{Data, Shape, Tensor, volume};
 use std::io::Write;
 
 pub(super) fn run(arguments: &Infer) -> anyhow::Result<()> {
-    let config = start::configuration(arguments.place.config.as_deref(), &arguments.place.flags())?;
+    let config = start::configuration(arguments.place.config.as_deref(), &arguments.flags())?;
     let source = model::find(&arguments.model, &config)?;
-    let model = source.load(Limits { threads: config.device.threads, ..Limits::default() })?;
+    let device = start::device(&config)?;
+    let limits =
+        Limits { threads: config.device.threads, precision: source.precision(), ..Limits::default() };
+    let model = source.load(limits, &device)?;
     let signature = model.signature();
     let mut given: Vec<(String, Tensor)> = vec![];
     for input in &arguments.inputs {
@@ -35,7 +37,7 @@ pub(super) fn run(arguments: &Infer) -> anyhow::Result<()> {
         })
         .collect::<anyhow::Result<_>>()?;
     let program = model.program(&shapes)?;
-    let mut workspace = Workspace::new(config.device.threads)?;
+    let mut workspace = device.workspace(config.device.threads)?;
     let mut outputs = vec![];
     program.run(&mut workspace, &inputs, &mut outputs)?;
     let named: Vec<(&str, &Tensor)> =

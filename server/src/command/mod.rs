@@ -3,6 +3,7 @@
 mod bench;
 mod check;
 mod infer;
+mod kernels;
 mod logging;
 mod memory;
 mod model;
@@ -14,7 +15,7 @@ mod serve;
 mod start;
 mod warm;
 
-use crate::cli::{Cli, Command};
+use crate::cli::{Cli, Command, Kernels};
 use crate::config::ConfigError;
 use std::io::ErrorKind;
 use std::process::ExitCode;
@@ -37,6 +38,7 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         Command::Selftest(arguments) => selftest::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Memory(arguments) => memory::run(&arguments),
+        Command::Kernels(Kernels::Build(arguments)) => kernels::build(&arguments),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

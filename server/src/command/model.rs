@@ -6,6 +6,8 @@ use crate::config::Config;
 use crate::repository::{self, FoundVersion, ModelSettings};
 use anyhow::{Context, bail};
 use plimsoll_engine::arena::Arena;
+use plimsoll_engine::device::Opened;
+use plimsoll_engine::fuse::Precision;
 use plimsoll_engine::import::{Dim, Port, Signature};
 use plimsoll_engine::model::{self, Limits, Model};
 use plimsoll_engine::slab::Terms;
@@ -59,11 +61,16 @@ impl Source {
         Source { name: file.display().to_string(), file: file.into(), settings: ModelSettings::default() }
     }
 
-    /// Loads the model.
-    pub(super) fn load(&self, limits: Limits) -> anyhow::Result<Model> {
+    /// What the settings say of it, else fp32.
+    pub(super) fn precision(&self) -> Precision {
+        self.settings.precision.map(Into::into).unwrap_or_default()
+    }
+
+    /// Loads the model for a device.
+    pub(super) fn load(&self, limits: Limits, device: &Opened) -> anyhow::Result<Model> {
         let narrowing = repository::narrowing(&self.settings);
         let source = model::Source { path: &self.file, narrowing: &narrowing, cache: None };
-        Model::load(&source, &self.name, limits, Terms::default(), &Arena::unlimited())
+        Model::load(&source, &self.name, limits, Terms::default(), &Arena::unlimited_on(device))
             .with_context(|| format!("model `{}` cannot be loaded", self.name))
     }
 

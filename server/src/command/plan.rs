@@ -12,11 +12,12 @@ use serde_json::{Value, json};
 use std::io::Write;
 
 pub(super) fn run(arguments: &Plan) -> anyhow::Result<()> {
-    let config = start::configuration(arguments.place.config.as_deref(), &arguments.place.flags())?;
-    start::precision(arguments.precision)?;
+    let config = start::configuration(arguments.place.config.as_deref(), &arguments.flags())?;
     let threads = arguments.threads.unwrap_or(config.device.threads);
     let source = super::model::find(&arguments.model, &config)?;
-    let model = source.load(Limits { threads, ..Limits::default() })?;
+    let device = start::device(&config)?;
+    let precision = start::precision(arguments.precision, &source, &device)?;
+    let model = source.load(Limits { threads, precision, ..Limits::default() }, &device)?;
     let given: Vec<(String, Shape)> = arguments.shapes.iter().map(|shape| shape.named()).collect();
     let remedy = "--shape NAME=1x2x3, a size for each axis";
     let shapes = source.shapes(model.signature(), &given, arguments.batch, remedy)?;
@@ -40,12 +41,12 @@ pub(super) fn run(arguments: &Plan) -> anyhow::Result<()> {
         std::fs::write(file, report.svg(&title)).with_context(|| format!("{}", file.display()))?;
     }
     if arguments.json {
-        let document = document(&source.name, &model, &program, report.as_ref(), threads);
+        let document = document(&source.name, &model, &program, report.as_ref(), threads, device.kind());
         writeln!(out, "{document}")?;
         return Ok(());
     }
     writeln!(out, "model      {} {}", source.name, shapes_text(&model, &shapes))?;
-    writeln!(out, "device     cpu, fp32, threads {threads}")?;
+    writeln!(out, "device     {}, fp32, threads {threads}", device.name())?;
     match &report {
         Some(report) => write!(out, "{report}")?,
         None => {
@@ -76,7 +77,14 @@ fn shapes_text(model: &Model, shapes: &[Shape]) -> String {
     named.map(|(port, shape)| format!("{}={}", port.name, sizes(shape))).collect::<Vec<_>>().join(" ")
 }
 
-fn document(name: &str, model: &Model, program: &Program, report: Option<&Report>, threads: usize) -> Value {
+fn document(
+    name: &str,
+    model: &Model,
+    program: &Program,
+    report: Option<&Report>,
+    threads: usize,
+    device: &str,
+) -> Value {
     let named = model.signature().inputs.iter().zip(program.shapes());
     let shapes: serde_json::Map<String, Value> =
         named.map(|(port, shape)| (port.name.clone(), json!(shape.to_vec()))).collect();
@@ -86,8 +94,8 @@ fn document(name: &str, model: &Model, program: &Program, report: Option<&Report
     json!({
         "model": name,
         "shapes": shapes,
-        "device": "cpu",
-        "precision": "fp32",
+        "device": device,
+        "precision": model.precision().name(),
         "threads": threads,
         "planned": report.is_some(),
         "reason": program.unplanned(),

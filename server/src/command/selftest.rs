@@ -49,9 +49,9 @@ struct Outcome {
 }
 
 pub(super) fn run(arguments: &SelfTest) -> anyhow::Result<()> {
-    let config = start::configuration(arguments.place.config.as_deref(), &arguments.place.flags())?;
+    let config = start::configuration(arguments.place.config.as_deref(), &arguments.flags())?;
     let threads = arguments.threads.unwrap_or(config.device.threads);
-    let mut bench = Bench::new(threads)?;
+    let mut bench = Bench::new(threads, start::device(&config)?, arguments.precision)?;
     let (outcomes, failures) = match &arguments.cases {
         Some(folder) => {
             let outcomes = cases(folder, &mut bench)?;
@@ -70,7 +70,7 @@ pub(super) fn run(arguments: &SelfTest) -> anyhow::Result<()> {
     };
     let mut out = std::io::stdout().lock();
     match arguments.json {
-        true => report::document(&mut out, &outcomes, threads)?,
+        true => report::document(&mut out, &outcomes, threads, bench.device())?,
         false => report::table(&mut out, &outcomes, threads)?,
     }
     anyhow::ensure!(failures == 0, "{failures} of {} differ or fail", outcomes.len());

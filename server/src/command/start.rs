@@ -1,6 +1,7 @@
 //! The part of a start that `serve` and `check` share: configuration → device, memory, registry.
 
 use super::Usage;
+use super::model::Source;
 use crate::config::{self, Config, Kind, Workspace};
 use crate::metrics::Metrics;
 use crate::process;
@@ -8,7 +9,8 @@ use crate::repository::{Defaults, Precision, Registry};
 use anyhow::{Context, bail};
 use plimsoll_engine::arena::{Arena, Lines};
 use plimsoll_engine::cache::Cache;
-use plimsoll_engine::device::Choice;
+use plimsoll_engine::device::{Binaries, Choice, Opened};
+use plimsoll_engine::fuse;
 use plimsoll_engine::graph::DataFile;
 use plimsoll_engine::model::Limits;
 use plimsoll_engine::slab::Fixed;
@@ -32,10 +34,13 @@ pub(super) fn configuration(file: Option<&Path>, flags: &config::Flags) -> anyho
 
 /// Draws the lines and opens the repository.
 pub(super) fn start(config: Config) -> anyhow::Result<Started> {
-    device(config.device.kind)?;
+    let device = device(&config)?;
     let metrics = Metrics::new()?;
-    let lanes = config.lanes.count(cores(), config.device.threads);
-    let arena = Arena::take(&lines(&config, lanes)?, now_ms)?;
+    let lanes = match device.kind() {
+        "cpu" => config.lanes.count(cores(), config.device.threads),
+        _ => config.lanes.count_on_gpu(),
+    };
+    let arena = Arena::take(&lines(&config, device, lanes)?, now_ms)?;
     let defaults = Defaults {
         queue_limit: config.batching.queue_limit,
         timeout: config.server.request_timeout,
@@ -69,30 +74,45 @@ fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Settles for a device.
+/// Makes the device ready that the configuration settles for.
 ///
 /// # Errors
 /// One is demanded that is not there.
-pub(super) fn device(kind: Kind) -> anyhow::Result<()> {
-    match kind {
-        Kind::Cpu => Ok(()),
-        Kind::Auto => {
-            tracing::warn!("no CUDA device is used: this build computes on the CPU");
-            Ok(())
-        }
-        Kind::Cuda => bail!("device.kind is cuda, and this build computes on the CPU only; use cpu or auto"),
+pub(super) fn device(config: &Config) -> anyhow::Result<Opened> {
+    let cuda = || {
+        let binaries = Binaries {
+            ahead: config.device.kernels.clone(),
+            keep: config.cache.dir.as_ref().map(|dir| dir.join("kernels")),
+        };
+        Choice::Cuda { index: config.device.index, binaries }.open()
+    };
+    match config.device.kind {
+        Kind::Cpu => Ok(Opened::default()),
+        Kind::Cuda => cuda().context("device.kind is cuda"),
+        Kind::Auto => Ok(cuda().unwrap_or_else(|why| {
+            tracing::warn!("{why}: models are computed on the CPU");
+            Opened::default()
+        })),
     }
 }
 
-/// Settles for a number format.
+/// What is asked for, else what the model's settings say, else fp32.
 ///
 /// # Errors
-/// One is demanded that this build does not compute in.
-pub(super) fn precision(asked: Option<Precision>) -> anyhow::Result<()> {
-    match asked {
-        None | Some(Precision::Fp32) => Ok(()),
-        Some(_) => bail!(Usage("the CPU computes in fp32 only; leave --precision away".into())),
+/// The device does not compute in what is asked for.
+pub(super) fn precision(
+    asked: Option<Precision>,
+    source: &Source,
+    device: &Opened,
+) -> anyhow::Result<fuse::Precision> {
+    let asked = asked.map(fuse::Precision::from);
+    if let Some(precision) = asked.filter(|precision| !device.computes_in(*precision)) {
+        let (name, kind) = (precision.name(), device.kind());
+        bail!(Usage(format!(
+            "`{kind}` does not compute in {name}; leave --precision away, or choose --device cuda"
+        )));
     }
+    Ok(asked.unwrap_or_else(|| source.precision()))
 }
 
 /// The admin token: the file's text without the space around it.
@@ -104,17 +124,23 @@ fn token(file: &Path) -> anyhow::Result<String> {
     Ok(token.into())
 }
 
-fn lines(config: &Config, lanes: usize) -> anyhow::Result<Lines> {
+fn lines(config: &Config, device: Opened, lanes: usize) -> anyhow::Result<Lines> {
+    let own = device.own_free_bytes();
     // Where the system does not tell what is available, the default ceiling is taken at its word.
-    let available = process::available_bytes().unwrap_or(u64::MAX);
+    let available = own.or_else(process::available_bytes).unwrap_or(u64::MAX);
     let limits = config.memory.limits(available)?;
     let (_, bodies) = config.server.bodies(limits.ceiling);
+    // Where device memory is host memory, what this process already holds counts, and what it will hold of requests;
+    // a device with memory of its own has none of either in it.
+    let (process, bodies) = match own {
+        None => (process::foreseeable_bytes().unwrap_or(0), bodies.as_u64()),
+        Some(_) => (0, 0),
+    };
     let fixed = Fixed {
         ceiling: limits.ceiling.as_u64(),
-        driver: 0,
-        // On the CPU, device memory is host memory: what this process already holds counts.
-        process: process::foreseeable_bytes().unwrap_or(0),
-        bodies: bodies.as_u64(),
+        driver: device.driver_bytes()?,
+        process,
+        bodies,
         headroom: limits.headroom.as_u64(),
         slab: 0,
     };
@@ -133,7 +159,7 @@ fn lines(config: &Config, lanes: usize) -> anyhow::Result<Lines> {
         Workspace::Size(size) => Some(size.as_u64()),
     };
     let (reserve, threads) = (limits.reserve.as_u64(), config.device.threads);
-    Ok(Lines { device: Choice::Cpu, fixed, reserve, lanes, workspace, threads })
+    Ok(Lines { device, fixed, reserve, lanes, workspace, threads })
 }
 
 /// Milliseconds since the epoch, to date what happens to the memory.

@@ -3,6 +3,7 @@
 use super::values;
 use clap::ValueEnum;
 use serde::{Deserialize, Deserializer};
+use std::path::PathBuf;
 
 /// Section `[device]`.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -13,6 +14,10 @@ pub(crate) struct Device {
     /// Which device of that kind, counted from 0, at most 255. Default 0.
     #[serde(deserialize_with = "values::count::<_, _, 0, 255>")]
     pub(crate) index: usize,
+    /// Folder of CUDA binaries that `plimsoll kernels build` has made. Default none: kernels are compiled at the first
+    /// start where NVIDIA's run-time compiler is installed, and kept in `cache.dir`.
+    #[serde(deserialize_with = "values::path")]
+    pub(crate) kernels: Option<PathBuf>,
     /// CPU threads that one lane computes with, 1 to 1024. Default 1.
     #[serde(deserialize_with = "values::count::<_, _, 1, 1024>")]
     pub(crate) threads: usize,
@@ -20,7 +25,7 @@ pub(crate) struct Device {
 
 impl Default for Device {
     fn default() -> Self {
-        Self { kind: Kind::Auto, index: 0, threads: 1 }
+        Self { kind: Kind::Auto, index: 0, kernels: None, threads: 1 }
     }
 }
 

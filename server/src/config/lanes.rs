@@ -8,7 +8,8 @@ use serde::{Deserialize, Deserializer};
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Lanes {
-    /// Lanes that always exist, 1 to 1024. Default none: as many as fill the cores, see [`Lanes::count`].
+    /// Lanes that always exist, 1 to 1024. Default none: as many as fill the cores, see [`Lanes::count`], or two on a
+    /// GPU.
     #[serde(deserialize_with = "values::count::<_, _, 1, 1024>")]
     pub(crate) steady: Option<usize>,
     /// Workspace of each lane. Default `auto`.
@@ -30,7 +31,15 @@ impl Lanes {
     pub(crate) fn count(&self, cores: usize, threads: usize) -> usize {
         self.steady.unwrap_or_else(|| (cores / threads.max(1)).max(1))
     }
+
+    /// The number of steady lanes on a GPU, which one run at a time can fill.
+    pub(crate) fn count_on_gpu(&self) -> usize {
+        self.steady.unwrap_or(ON_GPU)
+    }
 }
+
+/// Lanes of a GPU by default: one computes while the other's inputs and outputs are brought and fetched.
+const ON_GPU: usize = 2;
 
 impl<'de> Deserialize<'de> for Workspace {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {

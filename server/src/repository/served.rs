@@ -88,7 +88,18 @@ impl Served {
         };
         let narrowing = narrowing(settings);
         let source = Source { path: &found.file, narrowing: &narrowing, cache: defaults.cache.as_ref() };
-        let model = Model::load(&source, &owner, defaults.limits, terms, arena)?;
+        let precision = settings.precision.map_or(defaults.limits.precision, Into::into);
+        let limits = Limits { precision, ..defaults.limits };
+        let model = Model::load(&source, &owner, limits, terms, arena)?;
+        if model.precision() != precision {
+            let (asked, used) = (precision.name(), model.precision().name());
+            tracing::warn!(
+                model = name,
+                asked,
+                used,
+                "the device does not compute in the precision of model.toml"
+            );
+        }
         check_labels(model.signature(), settings)?;
         for shapes in first_shapes(model.signature(), settings)? {
             model.program(&shapes)?;

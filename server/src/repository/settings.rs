@@ -61,6 +61,16 @@ pub(crate) enum Precision {
     Fp16,
 }
 
+impl From<Precision> for plimsoll_engine::fuse::Precision {
+    fn from(precision: Precision) -> Self {
+        match precision {
+            Precision::Fp32 => Self::F32,
+            Precision::Tf32 => Self::Tf32,
+            Precision::Fp16 => Self::F16,
+        }
+    }
+}
+
 impl Default for ModelSettings {
     fn default() -> Self {
         Self {

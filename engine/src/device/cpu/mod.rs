@@ -11,17 +11,16 @@ mod program;
 mod threads;
 mod weights;
 
-pub(super) use lane::CpuLane;
-
-use super::{Constants, Device, Lanes, Memory, NoKernel, Prepared};
+use super::weights::WeightStore;
+use super::{Constants, Device, Lane, Lanes, Memory, NoKernel, Prepared};
 use crate::error::Error;
-use crate::fuse::Preferences;
+use crate::fuse::{Precision, Preferences};
 use crate::graph::Graph;
 use crate::{plan, slab};
+use lane::CpuLane;
 use mapping::Mapping;
 use std::io;
 use std::sync::Arc;
-use weights::WeightStore;
 
 /// Bytes that every extent and every block of a workspace starts at a multiple of: a line of the cache, and the
 /// widest vector.
@@ -31,6 +30,30 @@ const ALIGNMENT: u64 = 64;
 pub(super) struct Cpu;
 
 impl Device for Cpu {
+    fn kind(&self) -> &'static str {
+        "cpu"
+    }
+
+    fn name(&self) -> &str {
+        "cpu"
+    }
+
+    fn driver_bytes(&self) -> Result<u64, Error> {
+        Ok(0)
+    }
+
+    fn own_free_bytes(&self) -> Option<u64> {
+        None
+    }
+
+    fn growing_lane(&self, threads: usize) -> Result<Box<dyn Lane>, Error> {
+        Ok(Box::new(CpuLane::growing(threads)?))
+    }
+
+    fn computes_in(&self, precision: Precision) -> bool {
+        precision == Precision::F32
+    }
+
     fn preferences(&self) -> Preferences {
         Preferences::default()
     }
@@ -60,6 +83,7 @@ impl Device for Cpu {
         &self,
         graph: Graph,
         layout: plan::Layout,
+        _precision: Precision,
         threads: usize,
     ) -> Result<Box<dyn Prepared>, NoKernel> {
         Ok(Box::new(program::Prepared::new(graph, layout, threads)?))

@@ -5,10 +5,11 @@ use super::args::{Args, Kernel, Raw};
 use super::bind::bind;
 use super::block::Block;
 use super::lane::CpuLane;
-use super::weights::{Piece, Wanted, WeightStore, Weights};
+use super::weights::{Reader, bring};
+use crate::device::weights::{Packing, Piece, Wanted, WeightStore, Weights};
 use crate::device::{self, Constants, GiveRoom, Held, Kept, Lane, NoKernel, Runnable};
 use crate::error::Error;
-use crate::graph::Graph;
+use crate::graph::{Data, Graph};
 use crate::plan::{Layout, Operand, Place, Plan};
 use crate::tensor::Tensor;
 use bytes::Bytes;
@@ -79,20 +80,28 @@ impl device::Prepared for Prepared {
     ) -> Result<Box<dyn Runnable>, Error> {
         let Prepared { graph, plan, kernels } = *self;
         let Some(store) = constants.downcast_ref::<WeightStore>() else { return Err(anothers("constants")) };
-        let mut wanted = vec![];
+        let (mut wanted, mut readers): (Vec<Wanted<'_>>, Vec<Reader<'_>>) = (vec![], vec![]);
         for (step, kernel) in plan.layout.steps.iter().zip(&kernels) {
             for (input, operand) in step.inputs.iter().enumerate() {
                 let Place::Constant(id) = operand.place else { continue };
                 let constant = &plan.layout.constants[id.0 as usize];
+                let value = graph.value(constant.value);
                 wanted.push(Wanted {
-                    value: graph.value(constant.value),
+                    name: &value.name,
+                    data: value.constant.clone().unwrap_or(Data::Bytes(Bytes::new())),
+                    size: value.dtype.size_bytes().unwrap_or(1),
                     constant,
-                    kernel: &**kernel,
-                    input,
+                    packing: kernel
+                        .packing(input)
+                        .map(|packing| Packing { form: packing.form, bytes: packing.len * 4 }),
                 });
+                readers.push((&**kernel, input));
             }
         }
-        let mut pieces = store.packed(&wanted, kept, room)?.into_iter();
+        let pieces = store.packed(&wanted, ALIGNMENT as usize, room, &mut |held, places| {
+            bring(&wanted, &readers, kept, held, places)
+        });
+        let mut pieces = pieces?.into_iter();
         let mut program = CpuProgram { plan, steps: vec![], weights: vec![] };
         for (at, kernel) in kernels.into_iter().enumerate() {
             let step = &program.plan.layout.steps[at];

@@ -29,10 +29,15 @@ impl Verdict {
 }
 
 /// One JSON document.
-pub(super) fn document(out: &mut impl Write, outcomes: &[Outcome], threads: usize) -> Result<()> {
+pub(super) fn document(
+    out: &mut impl Write,
+    outcomes: &[Outcome],
+    threads: usize,
+    device: &str,
+) -> Result<()> {
     let count = |word: &str| outcomes.iter().filter(|outcome| outcome.verdict.word() == word).count();
     let document = json!({
-        "device": "cpu",
+        "device": device,
         "threads": threads,
         "equal": count("equal"),
         "different": count("different"),

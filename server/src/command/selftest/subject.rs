@@ -1,12 +1,15 @@
 //! One model on the bench: both programs, the same inputs, what comes out.
 
-use super::compare::{Difference, difference};
+use super::compare::{Bound, Difference, difference};
 use super::{Outcome, Verdict};
 use crate::cli::InputFile;
 use crate::command::model::Source;
 use crate::command::noise::{self, Values};
-use crate::command::npy;
+use crate::command::{npy, start};
+use crate::repository;
 use anyhow::Context;
+use plimsoll_engine::device::Opened;
+use plimsoll_engine::fuse::Precision;
 use plimsoll_engine::model::{Limits, Model};
 use plimsoll_engine::program::{Program, Workspace};
 use plimsoll_engine::tensor::{DType, Shape, Tensor};
@@ -27,6 +30,9 @@ pub(super) enum Inputs<'a> {
 /// Runs one model after the other in one workspace, as a lane does, so that each finds what the last one left.
 pub(super) struct Bench {
     threads: usize,
+    /// What was asked for, over the models' own settings.
+    precision: Option<repository::Precision>,
+    device: Opened,
     workspace: Workspace,
 }
 
@@ -37,8 +43,17 @@ struct Ready {
 }
 
 impl Bench {
-    pub(super) fn new(threads: usize) -> anyhow::Result<Bench> {
-        Ok(Bench { threads, workspace: Workspace::new(threads)? })
+    pub(super) fn new(
+        threads: usize,
+        device: Opened,
+        precision: Option<repository::Precision>,
+    ) -> anyhow::Result<Bench> {
+        Ok(Bench { threads, precision, workspace: device.workspace(threads)?, device })
+    }
+
+    /// The kind of device that is tested.
+    pub(super) fn device(&self) -> &'static str {
+        self.device.kind()
     }
 
     /// A folder with a model and inputs, beside which the outputs of both programs are written.
@@ -66,8 +81,9 @@ impl Bench {
         if let Some(folder) = keep {
             write(&folder.join("reference"), &wanted)?;
         }
+        let precision = start::precision(self.precision, source, &self.device)?;
         let planned = self.guarded(|bench| {
-            let model = source.load(bench.limits(false))?;
+            let model = source.load(Limits { precision, ..bench.limits(false) }, &bench.device)?;
             let program = model.program(reference.program.shapes())?;
             // The second run finds what the first has left in the workspace.
             let mut got = vec![];
@@ -82,7 +98,12 @@ impl Bench {
         if let Some(folder) = keep {
             write(&folder.join("planned"), &got)?;
         }
-        let difference = difference(model.signature(), &got, &wanted);
+        let bound = match (self.device.kind(), model.precision()) {
+            ("cpu", _) => Bound::Each,
+            (_, Precision::F32) => Bound::Largest,
+            _ => Bound::Rounded,
+        };
+        let difference = difference(model.signature(), &got, &wanted, bound);
         let verdict = self.verdict(&difference, &reference, &wanted);
         let (times_ms, uniform_weights) = match keep {
             Some(_) => (None, false),
@@ -108,7 +129,7 @@ impl Bench {
     /// tract's own plan and what it makes of the inputs; wild values where the model takes them, else tame ones.
     fn reference(&mut self, source: &Source, inputs: Inputs) -> Result<(Ready, Vec<Tensor>), Verdict> {
         let no_reference = |error: anyhow::Error| Verdict::NoReference(format!("{error:#}"));
-        let model = source.load(self.limits(true)).map_err(no_reference)?;
+        let model = source.load(self.limits(true), &Opened::default()).map_err(no_reference)?;
         let mut last = Verdict::Untried("no inputs".into());
         for values in [Values::WILD, Values::TAME] {
             let inputs = gathered(source, &model, inputs, values)
@@ -132,7 +153,7 @@ impl Bench {
         match catch_unwind(AssertUnwindSafe(|| work(self))) {
             Ok(result) => Ok(result.map_err(|error| format!("{error:#}"))),
             Err(payload) => {
-                self.workspace = Workspace::new(self.threads)?;
+                self.workspace = self.device.workspace(self.threads)?;
                 let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
                 let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
                 Ok(Err(format!("panicked: {}", text.unwrap_or_default())))

@@ -70,7 +70,7 @@ fn a_variable_is_a_toml_value_where_the_key_can_have_it_and_else_a_string() {
 #[test]
 fn a_variable_leaves_the_other_keys_of_its_section() {
     let config = from_both("[device]\nindex = 1", &[("PLIMSOLL_DEVICE__KIND", "cuda")]).unwrap();
-    assert_eq!(config.device, Device { kind: Kind::Cuda, index: 1, threads: 1 });
+    assert_eq!(config.device, Device { kind: Kind::Cuda, index: 1, ..Device::default() });
 }
 
 #[test]

@@ -63,6 +63,7 @@ fn the_reference_file_gives_the_defaults() {
     // These have no default, so the file shows an example.
     assert!(config.server.admin_token_file.take().is_some());
     assert!(config.memory.ceiling.take().is_some());
+    assert!(config.device.kernels.take().is_some());
     assert!(config.lanes.steady.take().is_some());
     assert!(config.cache.dir.take().is_some());
     assert!(config.server.body_budget.take().is_some());

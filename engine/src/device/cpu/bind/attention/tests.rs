@@ -1,4 +1,4 @@
-use crate::device::{Choice, Room, Workspace};
+use crate::device::{Opened, Room, Workspace};
 use crate::fuse::{AttentionKeys, Preferences, fuse};
 use crate::graph::{Binary, Builder, Chain, Einsum, Graph, Instr, Op, Src, ValueId};
 use crate::plan::layout;
@@ -113,8 +113,8 @@ fn run(graph: Graph, preferences: &Preferences, threads: usize) -> (Vec<f32>, Ve
         .collect();
     let ops = fused.nodes.iter().map(|node| node.op.name().to_string()).collect();
     let planned = layout(&fused);
-    let device = Choice::Cpu.open();
-    let prepared = device.prepare(fused, planned, threads).unwrap();
+    let device = Opened::default().device();
+    let prepared = device.prepare(fused, planned, crate::fuse::Precision::F32, threads).unwrap();
     let room = |bytes: u64| Ok(Room::own(device.memory(bytes).unwrap(), bytes));
     let program = prepared.finish(&device.constants(), None, &room).unwrap();
     let (mut workspace, mut outputs) = (Workspace::new(threads).unwrap(), vec![]);
@@ -130,7 +130,7 @@ proptest! {
     #[test]
     fn attention_as_one_step_is_what_its_steps_are(case in case()) {
         let apart = Preferences { attention: None, ..Preferences::default() };
-        let whole = Some(AttentionKeys { fewest: 1, fewest_selected: 1 });
+        let whole = Some(AttentionKeys { fewest: 1, fewest_selected: 1, ..AttentionKeys::default() });
         let whole = Preferences { attention: whole, ..Preferences::default() };
         let (expected, _) = run(case.graph(), &apart, case.threads);
         let (got, ops) = run(case.graph(), &whole, case.threads);

@@ -17,7 +17,12 @@ struct Axis {
 }
 
 /// Puts the constant's elements, of `size` bytes each, into `laid` in the order that the plan asks for.
-pub(super) fn gather(data: &Data, size: usize, constant: &Constant, laid: &mut [u8]) -> io::Result<()> {
+pub(in crate::device) fn gather(
+    data: &Data,
+    size: usize,
+    constant: &Constant,
+    laid: &mut [u8],
+) -> io::Result<()> {
     if laid.is_empty() {
         return Ok(());
     }
@@ -40,6 +45,29 @@ pub(super) fn gather(data: &Data, size: usize, constant: &Constant, laid: &mut [
         one
     });
     stream(data, size, &axes, constant.source.offset * size, 0, laid, &mut vec![])
+}
+
+/// Has `each` see parts of the constant of at most `most` bytes, which follow each other where it is to lie, with the
+/// byte that each begins at.
+pub(in crate::device) fn in_parts<E>(
+    size: usize,
+    constant: &Constant,
+    most: usize,
+    start: usize,
+    each: &mut impl FnMut(&Constant, usize, usize) -> Result<(), E>,
+) -> Result<(), E> {
+    let bytes = constant.shape.iter().product::<usize>() * size;
+    let outermost = constant.order.iter().copied().find(|axis| constant.shape[*axis] > 1);
+    let Some(axis) = outermost.filter(|_| bytes > most) else { return each(constant, start, bytes) };
+    let all = constant.shape[axis];
+    let row = bytes / all;
+    let (mut part, many) = (constant.clone(), (most / row).max(1));
+    for first in (0..all).step_by(many) {
+        part.shape[axis] = many.min(all - first);
+        part.source = constant.source.slice(axis, first, 1);
+        in_parts(size, &part, most, start + first * row, each)?;
+    }
+    Ok(())
 }
 
 /// Reads what `axes` span from `from` on, in pieces along the outermost, and spreads it from `to` on.

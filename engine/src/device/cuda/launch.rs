@@ -1,0 +1,108 @@
+//! What a step is on the GPU: launches of kernels on operands whose addresses a run knows.
+
+use super::kernels::launch::Queue;
+use super::kernels::tile;
+use super::modules::{Function, Modules};
+use crate::device::NoKernel;
+use crate::device::weights::Packing;
+use crate::fuse::Precision;
+use crate::plan::{Operand, Step};
+use crate::tensor::DType;
+use cudarc::driver::result::DriverError;
+use cudarc::driver::sys::{CUdeviceptr, CUstream};
+
+/// The operands of one step, resolved for one run, and where its launches go.
+#[derive(Clone, Copy)]
+pub(super) struct Operands<'a> {
+    /// The kernels and the stream.
+    pub(super) queue: Queue<'a>,
+    /// The first element of each input.
+    pub(super) inputs: &'a [CUdeviceptr],
+    /// The first element of each output.
+    pub(super) outputs: &'a [CUdeviceptr],
+    /// As many bytes as the kernel asked for.
+    pub(super) scratch: CUdeviceptr,
+    /// What the kernel wanted to have beside the constants of the graph.
+    pub(super) table: CUdeviceptr,
+    /// A word of host memory that is 0, and that a kernel sets where the values do not suit.
+    pub(super) flag: CUdeviceptr,
+}
+
+impl Operands<'_> {
+    /// The stream.
+    pub(super) fn stream(&self) -> CUstream {
+        self.queue.stream
+    }
+}
+
+/// Kernels for one step, bound to the shapes and strides of its operands. A launch may be captured: it takes nothing
+/// from the device and waits for nothing.
+pub(super) trait Kernel: Send + Sync {
+    /// Bytes of scratch.
+    fn scratch_bytes(&self) -> usize {
+        0
+    }
+
+    /// How a constant input is to be packed; `None` where it is read as the plan lays it out.
+    fn packing(&self, _input: usize) -> Option<Packing> {
+        None
+    }
+
+    /// Packs a constant input, laid out as the plan says.
+    fn pack(&self, _input: usize, _from: &[f32], _to: &mut [u8]) {}
+
+    /// Bytes that are to lie on the device beside the graph's constants.
+    fn table(&self) -> &[u8] {
+        &[]
+    }
+
+    /// What a flag that was set says about the values.
+    fn fault(&self) -> &'static str {
+        "a value does not suit"
+    }
+
+    /// Puts the step into the stream.
+    ///
+    /// # Safety
+    /// The operands lie where it is said, and stay there until the stream has come past the step.
+    ///
+    /// # Errors
+    /// The driver's.
+    unsafe fn launch(&self, on: &Operands<'_>) -> Result<(), DriverError>;
+}
+
+/// What binding a step needs to know of the device.
+#[derive(Clone, Copy)]
+pub(super) struct Binder<'a> {
+    pub(super) modules: &'a Modules,
+    /// How f32 numbers are multiplied.
+    pub(super) precision: Precision,
+}
+
+impl Binder<'_> {
+    /// How products of such an operand are computed.
+    ///
+    /// # Errors
+    /// Its elements are none that products are made of.
+    pub(super) fn product(&self, step: &Step, operand: &Operand) -> Result<tile::Precision, NoKernel> {
+        match (operand.dtype, self.precision) {
+            (DType::F16, _) => Ok(tile::Precision::F16),
+            (DType::F32, Precision::Tf32) => Ok(tile::Precision::Tf32),
+            (DType::F32, _) => Ok(tile::Precision::F32),
+            (other, _) => Err(none(step, format!("an operand of {other}"))),
+        }
+    }
+
+    /// A kernel by its name.
+    ///
+    /// # Errors
+    /// There is none of that name, which is a fault of ours.
+    pub(super) fn function(&self, step: &Step, name: &str) -> Result<Function, NoKernel> {
+        self.modules.get(name).map_err(|error| none(step, format!("kernel {name}: {error:?}")))
+    }
+}
+
+/// The refusal of a step.
+pub(super) fn none(step: &Step, reason: impl Into<String>) -> NoKernel {
+    NoKernel { step: step.name.clone(), op: step.op.name().into(), reason: reason.into() }
+}

@@ -1,0 +1,177 @@
+//! Every op on random shapes on the GPU and on the processor. Where there is no GPU the tests say so and pass.
+
+mod heavy;
+mod light;
+
+use crate::device::{Binaries, Choice, Opened, Room};
+use crate::graph::{Builder, Graph, Op, ValueId};
+use crate::plan::layout;
+use crate::tensor::{DType, Tensor};
+use std::path::PathBuf;
+use std::sync::OnceLock;
+
+/// Cases of each op.
+const CASES: u64 = 40;
+
+/// The GPU, if there is one.
+fn gpu() -> Option<&'static Opened> {
+    static GPU: OnceLock<Option<Opened>> = OnceLock::new();
+    let open = || {
+        let kernels = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../target/kernels"));
+        let binaries = Binaries { ahead: None, keep: Some(kernels) };
+        Choice::Cuda { index: 0, binaries }.open().map_err(|why| eprintln!("skipped: {why}")).ok()
+    };
+    GPU.get_or_init(open).as_ref()
+}
+
+/// Numbers that look random.
+struct Rng(u64);
+
+impl Rng {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// One of `from..=to`.
+    fn one(&mut self, from: usize, to: usize) -> usize {
+        from + (self.next() % (to - from + 1) as u64) as usize
+    }
+
+    fn bool(&mut self) -> bool {
+        self.next() & 1 == 1
+    }
+
+    fn pick<T: Copy>(&mut self, of: &[T]) -> T {
+        of[self.one(0, of.len() - 1)]
+    }
+
+    fn shape(&mut self, axes: usize, most: usize) -> Vec<usize> {
+        (0..axes).map(|_| self.one(1, most)).collect()
+    }
+
+    /// Between −2 and 2.
+    fn float(&mut self) -> f32 {
+        (self.next() >> 40) as f32 / (1 << 22) as f32 - 2.0
+    }
+
+    fn floats(&mut self, count: usize) -> Vec<f32> {
+        (0..count).map(|_| self.float()).collect()
+    }
+
+    fn shuffled(&mut self, count: usize) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..count).collect();
+        for at in (1..count).rev() {
+            order.swap(at, self.one(0, at));
+        }
+        order
+    }
+}
+
+/// An input of that shape that lies in any order of its axes, perhaps as a part of something larger.
+fn input(m: &mut Builder, rng: &mut Rng, shape: &[usize]) -> ValueId {
+    let order = rng.shuffled(shape.len());
+    let mut own: Vec<usize> = order.iter().map(|axis| shape[*axis]).collect();
+    let (sliced, step) = (rng.one(0, shape.len().max(1) - 1), rng.one(1, 2));
+    let slice = rng.one(0, 2) == 0 && !shape.is_empty();
+    let part = own.clone();
+    if slice {
+        own[sliced] = own[sliced] * step + 1;
+    }
+    let mut id = m.input("x", DType::F32, &own);
+    if slice {
+        id = m.node("slice", Op::Slice { axis: sliced, start: 1, step }, &[id], DType::F32, &part);
+    }
+    let mut back = vec![0; shape.len()];
+    order.iter().enumerate().for_each(|(at, axis)| back[*axis] = at);
+    m.node("permute", Op::Permute(back.as_slice().into()), &[id], DType::F32, shape)
+}
+
+fn tensor(rng: &mut Rng, dtype: DType, shape: &[usize]) -> Tensor {
+    let count = shape.iter().product();
+    let floats = rng.floats(count);
+    match dtype {
+        DType::Bool => {
+            let bools: Vec<bool> = floats.iter().map(|x| *x > 0.0).collect();
+            Tensor::from_slice(dtype, shape, &bools)
+        }
+        DType::I64 => {
+            let numbers: Vec<i64> = floats.iter().map(|x| (*x * 100.0) as i64).collect();
+            Tensor::from_slice(dtype, shape, &numbers)
+        }
+        DType::I32 => {
+            let numbers: Vec<i32> = floats.iter().map(|x| (*x * 100.0) as i32).collect();
+            Tensor::from_slice(dtype, shape, &numbers)
+        }
+        DType::U8 => {
+            let numbers: Vec<u8> = floats.iter().map(|x| (*x * 100.0) as u8).collect();
+            Tensor::from_slice(dtype, shape, &numbers)
+        }
+        _ => Tensor::from_slice(DType::F32, shape, &floats),
+    }
+    .unwrap()
+}
+
+/// What a device makes of the graph, run often enough to be recorded and replayed; or its refusal.
+fn run(device: &Opened, graph: &Graph, inputs: &[Tensor]) -> Result<Vec<Tensor>, String> {
+    let opened = device.device();
+    let planned = layout(graph);
+    let prepared = opened
+        .prepare(graph.clone(), planned, crate::fuse::Precision::F32, 1)
+        .map_err(|error| error.to_string())?;
+    let room = |bytes: u64| Ok(Room::own(opened.memory(bytes).unwrap(), bytes));
+    let program = prepared.finish(&opened.constants(), None, &room).map_err(|error| error.to_string())?;
+    let (mut workspace, mut outputs) = (device.workspace(1).unwrap(), vec![]);
+    workspace.lane.at_least(program.plan().workspace_bytes as usize).unwrap();
+    for now in 0..3 {
+        let ran = program.run(&mut *workspace.lane, inputs, &mut outputs, now);
+        ran.map_err(|error| error.to_string())?;
+    }
+    Ok(outputs)
+}
+
+/// Compares both devices on `CASES` graphs: floats within 1e-4 of the largest, all else equal.
+fn compare(name: &str, mut graph: impl FnMut(&mut Rng) -> Graph) {
+    let Some(gpu) = gpu() else { return };
+    let mut worst = 0f32;
+    for seed in 0..CASES {
+        let mut rng = Rng(seed * 7919 + name.len() as u64);
+        let graph = graph(&mut rng);
+        let inputs: Vec<Tensor> = graph
+            .inputs
+            .iter()
+            .map(|id| tensor(&mut rng, graph.value(*id).dtype, &graph.value(*id).shape))
+            .collect();
+        let told = || graph.to_string();
+        // What the processor refuses, no graph of a model has.
+        let Ok(wanted) = run(&Opened::default(), &graph, &inputs) else { continue };
+        let got =
+            run(gpu, &graph, &inputs).unwrap_or_else(|error| panic!("{name} {seed}: {error}\n{}", told()));
+        for (got, wanted) in got.iter().zip(&wanted) {
+            let (a, b) = (got.as_bytes().unwrap(), wanted.as_bytes().unwrap());
+            if wanted.dtype() != DType::F32 {
+                assert_eq!(a, b, "{name} {seed}\n{}", told());
+                continue;
+            }
+            let floats = |bytes: &[u8]| -> Vec<f32> {
+                bytes.chunks_exact(4).map(|four| f32::from_le_bytes(four.try_into().unwrap())).collect()
+            };
+            let (a, b) = (floats(a), floats(b));
+            let largest = b.iter().filter(|x| x.is_finite()).fold(1e-6f32, |most, x| most.max(x.abs()));
+            for (at, (a, b)) in a.iter().zip(&b).enumerate() {
+                let same = a == b || a.is_nan() && b.is_nan();
+                let apart = if same { 0.0 } else { (a - b).abs() / largest };
+                let near = apart <= 1e-4;
+                assert!(
+                    near,
+                    "{name} {seed}: element {at} is {a}, not {b}, of {largest} at most\n{}",
+                    told()
+                );
+                worst = worst.max(apart);
+            }
+        }
+    }
+    println!("{name}: {CASES} cases, at most {worst:.1e} of the largest");
+}
