@@ -109,7 +109,7 @@ pub(super) fn precision(
     if let Some(precision) = asked.filter(|precision| !device.computes_in(*precision)) {
         let (name, kind) = (precision.name(), device.kind());
         bail!(Usage(format!(
-            "`{kind}` does not compute in {name}; leave --precision away, or choose --device cuda"
+            "`{kind}` computes in fp32 only, not in {name}; leave --precision away, or choose --device cuda"
         )));
     }
     Ok(asked.unwrap_or_else(|| source.precision()))

@@ -19,7 +19,7 @@ mod bind;
 mod context;
 mod graphs;
 mod host;
-#[expect(dead_code, reason = "launchers know f16, tf32 and candidates, which nothing asks for yet")]
+#[expect(dead_code, reason = "launchers know candidates and ways that nothing asks for yet")]
 #[allow(unused_imports, clippy::large_enum_variant)]
 mod kernels;
 mod lane;
