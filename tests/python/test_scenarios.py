@@ -130,6 +130,15 @@ def test_without_a_gpu_cuda_exits_1_with_the_reason(models, tmp_path):
     assert done.returncode == 1 and "cuda" in done.stderr.lower() and "panicked" not in done.stderr, done.stderr
 
 
+def test_a_precision_that_the_cpu_does_not_know_is_computed_in_fp32_with_a_warning(serve, models):
+    nets.times(models / "half/model.onnx", 3)
+    (models / "half/model.toml").write_text('precision = "fp16"\n')
+    server = serve(models, {"device": {"kind": "cpu"}})
+    # 0.1 has no f16 that is as near.
+    assert (v2.infer(server, "half", {"x": np.full((1, 4), 0.1, np.float32)})["y"] == np.float32(0.1) * 3).all()
+    assert re.search(r"WARN.*precision.*model=\"half\" asked=\"fp16\" used=\"fp32\"", server.log()), server.log()
+
+
 def test_resident_memory_is_flat_however_much_is_sent_over_the_limit(serve, models):
     server = serve(models, {"server": {"max_body": "1MiB", "body_budget": "4MiB"}})
     before, piece = server.resident_bytes(), bytes(256 << 10)

@@ -6,6 +6,7 @@
 
 mod cpu;
 mod cuda;
+mod host;
 mod room;
 mod weights;
 mod workspace;
@@ -29,34 +30,6 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Which device computes.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Choice {
-    /// The processor.
-    #[default]
-    Cpu,
-    /// An NVIDIA GPU.
-    Cuda {
-        /// Which one, counted from 0 as the driver does.
-        index: usize,
-        /// Where its kernels are.
-        binaries: Binaries,
-    },
-}
-
-impl Choice {
-    /// Makes the device ready.
-    ///
-    /// # Errors
-    /// It is not there or cannot be used; the reason and what to do are said.
-    pub fn open(&self) -> Result<Opened, NoDevice> {
-        Ok(match self {
-            Choice::Cpu => Opened::default(),
-            Choice::Cuda { index, binaries } => Opened(Arc::new(cuda::Cuda::open(*index, binaries)?)),
-        })
-    }
-}
-
 /// A device that is ready to be used.
 #[derive(Clone)]
 pub struct Opened(Arc<dyn Device>);
@@ -75,6 +48,14 @@ impl fmt::Debug for Opened {
 }
 
 impl Opened {
+    /// An NVIDIA GPU, by its index as the driver counts from 0; its kernels are looked for in `binaries`.
+    ///
+    /// # Errors
+    /// It is not there or cannot be used; the reason and what to do are said.
+    pub fn cuda(index: usize, binaries: &Binaries) -> Result<Opened, NoDevice> {
+        Ok(Opened(Arc::new(cuda::Cuda::open(index, binaries)?)))
+    }
+
     /// The kind of device, as the configuration names it.
     pub fn kind(&self) -> &'static str {
         self.0.kind()
@@ -261,6 +242,13 @@ pub(crate) struct Kept<'a> {
     pub(crate) files: &'a [Arc<DataFile>],
     /// Hears why constants could not be kept.
     pub(crate) cache: &'a Cache,
+}
+
+/// Bytes of host memory that could be taken without swapping; `None` where the system does not say.
+pub fn host_available_bytes() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    line.split_whitespace().next()?.parse::<u64>().ok()?.checked_mul(1024)
 }
 
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);

@@ -119,7 +119,13 @@ fn report(
             arguments.model,
             program.shapes().iter().map(|s| s.to_vec()).collect::<Vec<_>>()
         )?;
-        writeln!(out, "device     {}, fp32, {} lanes, {threads} threads each", device.name(), lanes.len())?;
+        writeln!(
+            out,
+            "device     {}, {}, {} lanes, {threads} threads each",
+            device.name(),
+            precision.name(),
+            lanes.len()
+        )?;
         if let Some(reason) = program.unplanned() {
             writeln!(out, "executor   tract's own plan, run whole: {reason}")?;
         }

@@ -46,7 +46,7 @@ pub(super) fn run(arguments: &Plan) -> anyhow::Result<()> {
         return Ok(());
     }
     writeln!(out, "model      {} {}", source.name, shapes_text(&model, &shapes))?;
-    writeln!(out, "device     {}, fp32, threads {threads}", device.name())?;
+    writeln!(out, "device     {}, {}, threads {threads}", device.name(), model.precision().name())?;
     match &report {
         Some(report) => write!(out, "{report}")?,
         None => {

@@ -9,7 +9,7 @@ use crate::repository::{Defaults, Precision, Registry};
 use anyhow::{Context, bail};
 use plimsoll_engine::arena::{Arena, Lines};
 use plimsoll_engine::cache::Cache;
-use plimsoll_engine::device::{Binaries, Choice, Opened};
+use plimsoll_engine::device::{Binaries, Opened, host_available_bytes};
 use plimsoll_engine::fuse;
 use plimsoll_engine::graph::DataFile;
 use plimsoll_engine::model::Limits;
@@ -84,7 +84,7 @@ pub(super) fn device(config: &Config) -> anyhow::Result<Opened> {
             ahead: config.device.kernels.clone(),
             keep: config.cache.dir.as_ref().map(|dir| dir.join("kernels")),
         };
-        Choice::Cuda { index: config.device.index, binaries }.open()
+        Opened::cuda(config.device.index, &binaries)
     };
     match config.device.kind {
         Kind::Cpu => Ok(Opened::default()),
@@ -127,7 +127,7 @@ fn token(file: &Path) -> anyhow::Result<String> {
 fn lines(config: &Config, device: Opened, lanes: usize) -> anyhow::Result<Lines> {
     let own = device.own_free_bytes();
     // Where the system does not tell what is available, the default ceiling is taken at its word.
-    let available = own.or_else(process::available_bytes).unwrap_or(u64::MAX);
+    let available = own.or_else(host_available_bytes).unwrap_or(u64::MAX);
     let limits = config.memory.limits(available)?;
     let (_, bodies) = config.server.bodies(limits.ceiling);
     // Where device memory is host memory, what this process already holds counts, and what it will hold of requests;

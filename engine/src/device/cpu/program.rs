@@ -6,10 +6,10 @@ use super::bind::bind;
 use super::block::Block;
 use super::lane::CpuLane;
 use super::weights::{Reader, bring};
-use crate::device::weights::{Packing, Piece, Wanted, WeightStore, Weights};
+use crate::device::weights::{Packing, Piece, Wanted, WeightStore, Weights, among};
 use crate::device::{self, Constants, GiveRoom, Held, Kept, Lane, NoKernel, Runnable};
 use crate::error::Error;
-use crate::graph::{Data, Graph};
+use crate::graph::Graph;
 use crate::plan::{Layout, Operand, Place, Plan};
 use crate::tensor::Tensor;
 use bytes::Bytes;
@@ -85,16 +85,9 @@ impl device::Prepared for Prepared {
             for (input, operand) in step.inputs.iter().enumerate() {
                 let Place::Constant(id) = operand.place else { continue };
                 let constant = &plan.layout.constants[id.0 as usize];
-                let value = graph.value(constant.value);
-                wanted.push(Wanted {
-                    name: &value.name,
-                    data: value.constant.clone().unwrap_or(Data::Bytes(Bytes::new())),
-                    size: value.dtype.size_bytes().unwrap_or(1),
-                    constant,
-                    packing: kernel
-                        .packing(input)
-                        .map(|packing| Packing { form: packing.form, bytes: packing.len * 4 }),
-                });
+                let packing = kernel.packing(input);
+                let packing = packing.map(|packing| Packing { form: packing.form, bytes: packing.len * 4 });
+                wanted.push(Wanted::of(&graph, constant, packing));
                 readers.push((&**kernel, input));
             }
         }
@@ -126,10 +119,7 @@ impl device::Prepared for Prepared {
 /// A packed constant as an operand; the extent that it lies in joins those of the program.
 fn in_weights(weights: &mut Vec<Arc<Weights>>, operand: &Operand, piece: Option<Piece>) -> Slot {
     let Some(piece) = piece else { return Slot { base: Base::Workspace, offset_bytes: 0, len: 0 } };
-    let at = weights.iter().position(|known| Arc::ptr_eq(known, &piece.weights)).unwrap_or_else(|| {
-        weights.push(piece.weights);
-        weights.len() - 1
-    });
+    let at = among(weights, &piece);
     let len = piece.bytes / operand.dtype.size_bytes().unwrap_or(1);
     Slot { base: Base::Weights(at), offset_bytes: piece.offset, len }
 }

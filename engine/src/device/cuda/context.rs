@@ -2,7 +2,7 @@
 
 use super::kernels::grid::Gpu;
 use super::{nvml, probe};
-use crate::device::NoDevice;
+use crate::device::{NoDevice, host_available_bytes};
 use crate::error::Error;
 use cudarc::driver::result::{self, DriverError};
 use cudarc::driver::sys::{self, CUcontext, CUdevice, CUdevice_attribute};
@@ -71,7 +71,7 @@ impl Context {
         let integrated = attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_INTEGRATED)? != 0;
         let name = result::device::get_name(device).map_err(failed("the GPU does not say its name"))?;
         let bus = bus(device).map_err(failed("the GPU does not say where it is"))?;
-        let before = if integrated { available_bytes() } else { nvml::used_bytes(&bus) };
+        let before = if integrated { host_available_bytes() } else { nvml::used_bytes(&bus) };
         // SAFETY: the device is the driver's; what is retained here is released once, on drop.
         let raw = unsafe { result::primary_ctx::retain(device) };
         let raw = raw.map_err(failed("no context can be had on the GPU"))?;
@@ -98,7 +98,7 @@ impl Context {
     pub(super) fn driver_bytes(&self) -> Result<u64, Error> {
         self.enter()?;
         let taken = match (self.integrated, self.before) {
-            (true, Some(before)) => before.saturating_sub(available_bytes().unwrap_or(before)),
+            (true, Some(before)) => before.saturating_sub(host_available_bytes().unwrap_or(before)),
             (false, Some(before)) => nvml::used_bytes(&self.bus).unwrap_or(before).saturating_sub(before),
             (_, None) => {
                 let (free, total) = result::mem_get_info().map_err(failure)?;
@@ -134,13 +134,6 @@ fn bus(device: CUdevice) -> Result<String, DriverError> {
     unsafe { sys::cuDeviceGetPCIBusId(text.as_mut_ptr().cast(), text.len() as i32, device) }.result()?;
     let end = text.iter().position(|byte| *byte == 0).unwrap_or(0);
     Ok(String::from_utf8_lossy(&text[..end]).into_owned())
-}
-
-/// Bytes of host memory that could be taken without swapping.
-fn available_bytes() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    line.split_whitespace().next()?.parse::<u64>().ok()?.checked_mul(1024)
 }
 
 /// What the driver calls its error.

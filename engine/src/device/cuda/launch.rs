@@ -56,9 +56,9 @@ pub(super) trait Kernel: Send + Sync {
         &[]
     }
 
-    /// What a flag that was set says about the values.
-    fn fault(&self) -> &'static str {
-        "a value does not suit"
+    /// What it says about the values when the kernel has set its flag, if it ever does.
+    fn fault(&self) -> Option<&'static str> {
+        None
     }
 
     /// Puts the step into the stream.

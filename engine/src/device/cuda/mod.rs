@@ -9,7 +9,7 @@
 //! | `upload`, `weights` | constants on their way there, through bounded host memory |
 //! | `launch`, `bind` | a step of a plan → launches of kernels |
 //! | `lane`, `transfers`, `graphs` | workspace, stream, inputs and outputs, and what was recorded |
-//! | `program`, `host` | what a lane runs |
+//! | `program` | what a lane runs |
 //!
 //! Streams are passed and never ambient. Nothing is allocated on the device but the slab; what the driver takes for
 //! recorded launches and for code that it loads late is in the headroom.
@@ -18,9 +18,6 @@ mod binaries;
 mod bind;
 mod context;
 mod graphs;
-mod host;
-#[expect(dead_code, reason = "launchers know candidates and ways that nothing asks for yet")]
-#[allow(unused_imports, clippy::large_enum_variant)]
 mod kernels;
 mod lane;
 mod launch;

@@ -4,7 +4,7 @@ use super::binaries::Binaries;
 use super::context::{Context, failure, text};
 use super::kernels::grid::Gpu;
 use super::kernels::launch::Functions;
-use super::kernels::{source_of, sources};
+use super::kernels::sources;
 use crate::device::NoDevice;
 use crate::error::Error;
 use cudarc::driver::result::{self, DriverError};
@@ -25,7 +25,7 @@ unsafe impl Sync for Function {}
 /// All modules, and the functions that were asked for.
 pub(super) struct Modules {
     context: Arc<Context>,
-    modules: HashMap<&'static str, CUmodule>,
+    modules: Vec<CUmodule>,
     functions: Mutex<HashMap<String, Function>>,
 }
 
@@ -41,8 +41,8 @@ impl Modules {
     /// There is no binary of one for this GPU, or the driver refuses it.
     pub(super) fn load(context: &Arc<Context>, binaries: &Binaries) -> Result<Modules, NoDevice> {
         let mut modules =
-            Modules { context: Arc::clone(context), modules: HashMap::new(), functions: Mutex::default() };
-        for source in &sources(context.gpu.capability) {
+            Modules { context: Arc::clone(context), modules: vec![], functions: Mutex::default() };
+        for source in sources(context.gpu.capability) {
             let binary = binaries.binary(source, context.gpu.capability);
             let binary = binary.map_err(|reason| NoDevice::new(&reason, "or set device.kind to cpu"))?;
             // SAFETY: a whole binary, as the compiler made it, which the driver copies.
@@ -51,7 +51,7 @@ impl Modules {
                 let reason = format!("the driver does not take kernels `{}`: {}", source.name, text(error));
                 NoDevice::new(&reason, "install a newer driver, or build the kernels anew")
             })?;
-            modules.modules.insert(source.name, module);
+            modules.modules.push(module);
         }
         Ok(modules)
     }
@@ -66,11 +66,11 @@ impl Modules {
             return Ok(*function);
         }
         let missing = DriverError(CUresult::CUDA_ERROR_NOT_FOUND);
-        let module = source_of(name).and_then(|source| self.modules.get(source)).ok_or(missing)?;
         let symbol = CString::new(name).map_err(|_| missing)?;
-        // SAFETY: the module is loaded, and the function is its.
+        // SAFETY: the modules are loaded, and the function is one's.
         let function = unsafe {
-            let function = result::module::get_function(*module, symbol)?;
+            let of = |module: &CUmodule| result::module::get_function(*module, symbol.clone()).ok();
+            let function = self.modules.iter().find_map(of).ok_or(missing)?;
             let fixed = CUfunction_attribute::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES;
             let fixed = result::function::get_function_attribute(function, fixed)?;
             let most = CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
@@ -99,7 +99,7 @@ impl Drop for Modules {
         if self.context.enter().is_err() {
             return;
         }
-        for module in self.modules.values() {
+        for module in &self.modules {
             // SAFETY: loaded in `load`, unloaded once; nothing runs any more that it has.
             let _ = unsafe { result::module::unload(*module) };
         }

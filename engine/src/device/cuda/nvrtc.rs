@@ -64,7 +64,7 @@ pub(super) fn compile(source: &Source, architecture: u32) -> Result<Compiled, No
     let refused = |log: String| NotCompiled::Refused { source_name: source.name, architecture, log };
     let word = |result: nvrtcResult| format!("{result:?}");
     let text = |text: &str| CString::new(text).map_err(|error| refused(error.to_string()));
-    let (code, name) = (text(&source.text)?, text(&format!("{}.cu", source.name))?);
+    let (code, name) = (text(&source.text())?, text(&format!("{}.cu", source.name))?);
     let target = format!("--gpu-architecture={}", target(source, architecture));
     let options: Vec<CString> =
         OPTIONS.iter().copied().chain([target.as_str(), REPORT]).map(text).collect::<Result<_, _>>()?;

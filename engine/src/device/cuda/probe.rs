@@ -8,9 +8,8 @@ use libloading::Library;
 const DRIVER: [&str; 2] = ["libcuda.so.1", "libcuda.so"];
 
 /// All functions of the driver that this device calls.
-const CALLED: [&str; 40] = [
+const CALLED: [&str; 38] = [
     "cuInit",
-    "cuDriverGetVersion",
     "cuGetErrorName",
     "cuGetErrorString",
     "cuDeviceGet",
@@ -18,7 +17,6 @@ const CALLED: [&str; 40] = [
     "cuDeviceGetName",
     "cuDeviceGetAttribute",
     "cuDeviceGetPCIBusId",
-    "cuDeviceTotalMem_v2",
     "cuDevicePrimaryCtxRetain",
     "cuDevicePrimaryCtxRelease_v2",
     "cuCtxSetCurrent",

@@ -5,7 +5,6 @@
 
 use super::bind::bind;
 use super::graphs::{Bases, Graph};
-use super::host::Host;
 use super::kernels::launch::Queue;
 use super::lane::{CudaLane, FLAGS};
 use super::launch::{Binder, Kernel, Operands};
@@ -13,7 +12,8 @@ use super::modules::done;
 use super::transfers::{self, Transfer};
 use super::weights::{Reader, bring};
 use super::{ALIGNMENT, Shared};
-use crate::device::weights::{Piece, Wanted, WeightStore, Weights};
+use crate::device::host::Host;
+use crate::device::weights::{Piece, Wanted, WeightStore, Weights, among};
 use crate::device::{self, Constants, GiveRoom, Held, Kept, Lane, NoKernel, Runnable};
 use crate::error::Error;
 use crate::fuse::Precision;
@@ -25,6 +25,7 @@ use cudarc::driver::result::DriverError;
 use cudarc::driver::sys::CUdeviceptr;
 use smallvec::SmallVec;
 use std::any::Any;
+use std::cell::RefCell;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -155,18 +156,12 @@ impl device::Prepared for Prepared {
             for (input, operand) in step.inputs.iter().enumerate() {
                 let Place::Constant(id) = operand.place else { continue };
                 let constant = &plan.layout.constants[id.0 as usize];
-                let value = graph.value(constant.value);
                 let reader = match work {
                     Work::Kernel(kernel) => Some((&**kernel, input)),
                     Work::Host(_) => None,
                 };
-                wanted.push(Wanted {
-                    name: &value.name,
-                    data: value.constant.clone().unwrap_or(Data::Bytes(Bytes::new())),
-                    size: value.dtype.size_bytes().unwrap_or(1),
-                    constant,
-                    packing: reader.and_then(|(kernel, input)| kernel.packing(input)),
-                });
+                let packing = reader.and_then(|(kernel, input)| kernel.packing(input));
+                wanted.push(Wanted::of(&graph, constant, packing));
                 readers.push(reader);
             }
             if let Work::Kernel(kernel) = work
@@ -188,10 +183,7 @@ impl device::Prepared for Prepared {
 /// A packed constant as an operand; the extent that it lies in joins those of the program.
 fn in_weights(weights: &mut Vec<Arc<Weights>>, piece: Option<Piece>) -> Slot {
     let Some(piece) = piece else { return Slot::default() };
-    let at = weights.iter().position(|known| Arc::ptr_eq(known, &piece.weights)).unwrap_or_else(|| {
-        weights.push(piece.weights);
-        weights.len() - 1
-    });
+    let at = among(weights, &piece);
     Slot { base: at + 1, offset: piece.offset as u64 }
 }
 
@@ -303,7 +295,15 @@ impl CudaProgram {
         let inputs: Vec<CUdeviceptr> = inputs.iter().map(address).collect();
         let outputs: Vec<CUdeviceptr> = outputs.iter().map(address).collect();
         let CudaLane { pinned, stream, .. } = lane;
-        host.run(&inputs, &outputs, pinned, stream)
+        // What the stream has comes first.
+        stream.wait()?;
+        let pinned = RefCell::new(pinned);
+        let bring = |at: usize, bytes: usize| {
+            let mut fetched = vec![0; bytes];
+            transfers::fetch(inputs[at], &mut fetched, &mut pinned.borrow_mut(), stream)?;
+            Ok(fetched.into())
+        };
+        host.run(bring, |at, made| transfers::bring(made, outputs[at], &mut pinned.borrow_mut(), stream))
     }
 
     /// Whether a kernel found that values do not suit.
@@ -316,8 +316,8 @@ impl CudaProgram {
         flags.fill(0);
         let steps = self.steps.iter().zip(&self.plan.layout.steps).skip(set).step_by(FLAGS);
         let found = steps.into_iter().find_map(|(bound, step)| match &bound.work {
-            Work::Kernel(kernel) if matches!(step.op, Op::Gather(_)) => Some((kernel.fault(), step)),
-            _ => None,
+            Work::Kernel(kernel) => Some((kernel.fault()?, step)),
+            Work::Host(_) => None,
         });
         let (fault, name) = found.map_or(("a value does not suit", ""), |(fault, step)| (fault, &step.name));
         Err(Error::Run { reason: format!("node `{name}`: {fault}") })

@@ -7,9 +7,10 @@ pub(super) use gather::{gather, in_parts};
 
 use super::{GiveRoom, Held, Room};
 use crate::error::Error;
-use crate::graph::{Data, DataFile, Identity};
+use crate::graph::{Data, DataFile, Graph, Identity};
 use crate::plan::{Constant, Order, View};
 use crate::tensor::Shape;
+use bytes::Bytes;
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -151,6 +152,28 @@ impl WeightStore {
             }
         }
         Ok(pieces.into_iter().flatten().collect())
+    }
+}
+
+/// The place of a piece's extent among those that a program holds, which it joins if it is not there.
+pub(super) fn among(held: &mut Vec<Arc<Weights>>, piece: &Piece) -> usize {
+    held.iter().position(|known| Arc::ptr_eq(known, &piece.weights)).unwrap_or_else(|| {
+        held.push(Arc::clone(&piece.weights));
+        held.len() - 1
+    })
+}
+
+impl<'a> Wanted<'a> {
+    /// A constant of a graph.
+    pub(super) fn of(graph: &'a Graph, constant: &'a Constant, packing: Option<Packing>) -> Wanted<'a> {
+        let value = graph.value(constant.value);
+        Wanted {
+            name: &value.name,
+            data: value.constant.clone().unwrap_or(Data::Bytes(Bytes::new())),
+            size: value.dtype.size_bytes().unwrap_or(1),
+            constant,
+            packing,
+        }
     }
 }
 

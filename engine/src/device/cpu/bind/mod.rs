@@ -12,6 +12,7 @@ mod rows;
 
 use super::args::Kernel;
 use crate::device::NoKernel;
+use crate::device::host::Host;
 use crate::graph::Op;
 use crate::plan::Step;
 
@@ -35,7 +36,7 @@ pub(super) fn bind(step: &Step) -> Result<Box<dyn Kernel>, NoKernel> {
         Op::Gather(axis) => moves::bind_gather(step, *axis),
         Op::Cast => moves::bind_cast(step),
         Op::Copy => moves::bind_copy(step),
-        Op::Host(host) => Ok(host::bind(step, host)),
+        Op::Host(host) => Ok(Box::new(Host::new(step, host))),
         Op::Concat(_) | Op::Slice { .. } | Op::Reshape | Op::Permute(_) | Op::Broadcast => {
             Err(none(step, "a view is no step"))
         }

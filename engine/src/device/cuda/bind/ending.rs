@@ -67,6 +67,30 @@ impl Rest<'_> {
         }
     }
 
+    /// max(0, min(1, x · α + β)), if that is next: α, β, and how many operations it is.
+    fn hard_sigmoid(&self) -> Option<(f32, f32, usize)> {
+        let after = |count: usize| match count {
+            0 => self.last,
+            _ => Src::Reg((self.at + count - 1) as u16),
+        };
+        let mut count = 0;
+        let mut number = |op: Binary| {
+            let found = self.number(count, op, after(count));
+            count += usize::from(found.is_some());
+            found
+        };
+        let (alpha, beta) = (number(Binary::Mul), number(Binary::Add));
+        let bounds = |first: Binary, second: Binary| {
+            Some((
+                self.number(count, first, after(count))?,
+                self.number(count + 1, second, after(count + 1))?,
+            ))
+        };
+        let clamped = bounds(Binary::Max, Binary::Min) == Some((0.0, 1.0))
+            || bounds(Binary::Min, Binary::Max) == Some((1.0, 0.0));
+        (count > 0 && clamped).then(|| (alpha.unwrap_or(1.0), beta.unwrap_or(0.0), count + 2))
+    }
+
     /// The activation that is next, past which it goes.
     fn act(&mut self) -> Act {
         let (here, reg) = (self.last, |ahead: usize| Src::Reg((self.at + ahead) as u16));
@@ -84,6 +108,10 @@ impl Rest<'_> {
             };
             self.past(1);
             return act;
+        }
+        if let Some((alpha, beta, count)) = self.hard_sigmoid() {
+            self.past(count);
+            return Act::HardSigmoid(alpha, beta);
         }
         if let Some(slope) = self.number(0, Binary::LeakyRelu, here) {
             self.past(1);
@@ -129,6 +157,12 @@ mod tests {
         check(&[Instr::Unary(Unary::Sigmoid, X), mul], Some((Act::Sigmoid, Order::MulAfter)));
         let high = Instr::Binary(Binary::Min, Src::Const(6.0), Src::Reg(0));
         check(&[relu(X), high], Some((Act::Clamp(0.0, 6.0), Order::Alone)));
+        let number = |op, at: u16, number| Instr::Binary(op, Src::Reg(at), Src::Const(number));
+        let scaled = Instr::Binary(Binary::Mul, X, Src::Const(0.2));
+        let sigmoid =
+            [scaled, number(Binary::Add, 0, 0.5), number(Binary::Min, 1, 1.0), number(Binary::Max, 2, 0.0)];
+        check(&sigmoid, Some((Act::HardSigmoid(0.2, 0.5), Order::Alone)));
+        check(&sigmoid[..3], None);
         let leaky = Instr::Binary(Binary::LeakyRelu, X, Src::Const(0.1));
         check(&[leaky], Some((Act::LeakyRelu(0.1), Order::Alone)));
     }

@@ -94,8 +94,8 @@ pub(super) fn bind_gather(step: &Step, axis: usize) -> Result<Box<dyn Kernel>, N
 }
 
 impl Kernel for Gather {
-    fn fault(&self) -> &'static str {
-        "an index is out of range"
+    fn fault(&self) -> Option<&'static str> {
+        Some("an index is out of range")
     }
 
     unsafe fn launch(&self, on: &Operands<'_>) -> Result<(), DriverError> {

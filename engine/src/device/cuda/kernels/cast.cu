@@ -5,6 +5,7 @@
 // Any strides. A thread converts four elements: neighbours where all are neighbours on both sides and both
 // addresses are multiples of four elements (`packed`), else elements that lie a block of 128 apart. Grid:
 // elements over blocks. May be captured. One kernel for each dtype of the source.
+#include "prelude.cuh"
 
 constexpr int AXES = 6, EACH = 4;
 

@@ -6,25 +6,21 @@ use crate::tensor::DType;
 use cudarc::driver::result::DriverError;
 use cudarc::driver::sys::CUdeviceptr;
 
-/// The source and its kernels.
-pub(crate) const PROGRAM: launch::Program = launch::Program {
-    name: "cast",
-    source: concat!(include_str!("prelude.cu"), include_str!("cast.cu")),
-    kernels: &[
-        "cast_bool",
-        "cast_u8",
-        "cast_u16",
-        "cast_u32",
-        "cast_u64",
-        "cast_i8",
-        "cast_i16",
-        "cast_i32",
-        "cast_i64",
-        "cast_f16",
-        "cast_f32",
-        "cast_f64",
-    ],
-};
+/// A kernel for each dtype of the source.
+const KERNELS: [&str; 12] = [
+    "cast_bool",
+    "cast_u8",
+    "cast_u16",
+    "cast_u32",
+    "cast_u64",
+    "cast_i8",
+    "cast_i16",
+    "cast_i32",
+    "cast_i64",
+    "cast_f16",
+    "cast_f32",
+    "cast_f64",
+];
 
 const AXES: usize = 6;
 const BLOCK: usize = 128;
@@ -74,7 +70,7 @@ impl Cast {
             target: target as u32,
         };
         let alignment = contiguous.then_some([source_bytes * EACH, target_bytes * EACH]);
-        Ok(Cast { kernel: PROGRAM.kernels[source], args, alignment })
+        Ok(Cast { kernel: KERNELS[source], args, alignment })
     }
 
     /// Converts. Source and target must not overlap.

@@ -34,11 +34,6 @@ pub(crate) struct Conv {
     pub(crate) epilogue: Epilogue,
 }
 
-/// The strides of images without gaps.
-pub(crate) fn dense([h, w]: [usize; 2], c: usize) -> Pixels {
-    [h * w * c, w * c, c, 1]
-}
-
 impl Conv {
     /// The form of its weights.
     pub(crate) fn packed(&self) -> Packed {

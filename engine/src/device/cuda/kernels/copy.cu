@@ -6,6 +6,7 @@
 // `transpose_*`: where neighbours of the target are not neighbours in the source: tiles of SIDE × SIDE
 // through shared memory, so that both sides are touched in lines. Grid: tiles. `transpose_pairs` moves 2
 // bytes twice at a time: all lengths and strides are even there, and addresses multiples of 4.
+#include "prelude.cuh"
 
 constexpr int AXES = 6, EACH = 4;
 

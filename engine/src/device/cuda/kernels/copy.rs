@@ -6,24 +6,6 @@ use super::units::{BLOCK, Units, units};
 use cudarc::driver::result::DriverError;
 use cudarc::driver::sys::CUdeviceptr;
 
-/// The source and its kernels.
-pub(crate) const PROGRAM: launch::Program = launch::Program {
-    name: "copy",
-    source: concat!(include_str!("prelude.cu"), include_str!("copy.cu")),
-    kernels: &[
-        "copy_1",
-        "copy_2",
-        "copy_4",
-        "copy_8",
-        "copy_16",
-        "transpose_1",
-        "transpose_2",
-        "transpose_4",
-        "transpose_8",
-        "transpose_pairs",
-    ],
-};
-
 const AXES: usize = 6;
 /// Axes shorter than this fill too little of a tile to be worth one.
 const SHORT: usize = 8;

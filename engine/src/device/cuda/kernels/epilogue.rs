@@ -99,3 +99,32 @@ impl Pointers {
         (self.c | self.bias | self.operand).is_multiple_of(16)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn activations_have_the_numbers_that_the_kernels_know_them_by() {
+        let source = include_str!("epilogue.cuh");
+        let names = source.split_once("enum Act {").unwrap().1.split_once('}').unwrap().0;
+        let names: Vec<&str> = names.split(',').map(str::trim).collect();
+        let number = |name: &str| names.iter().position(|own| *own == name).unwrap() as i32;
+        for (act, name) in [
+            (Act::None, "NONE"),
+            (Act::Relu, "RELU"),
+            (Act::Clamp(0.0, 1.0), "CLAMP"),
+            (Act::LeakyRelu(0.1), "LEAKY_RELU"),
+            (Act::Sigmoid, "SIGMOID"),
+            (Act::Silu, "SILU"),
+            (Act::HardSigmoid(0.2, 0.5), "HARD_SIGMOID"),
+            (Act::HardSwish, "HARD_SWISH"),
+            (Act::Tanh, "TANH"),
+            (Act::GeluErf, "GELU_ERF"),
+            (Act::GeluTanh, "GELU_TANH"),
+        ] {
+            assert_eq!(act.encode().0, number(name), "{name}");
+        }
+        assert_eq!(names.len(), 11);
+    }
+}

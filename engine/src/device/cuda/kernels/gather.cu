@@ -5,6 +5,7 @@
 // negative ones count from the end. One that is out of range sets the word `flag` (not null) to 1 and makes
 // zeros. A thread moves four units that lie a block of 128 apart. Grid: units over blocks. May be captured;
 // nothing clears the flag.
+#include "prelude.cuh"
 
 constexpr int AXES = 6, EACH = 4;
 

@@ -7,13 +7,6 @@ use cudarc::driver::result::DriverError;
 use cudarc::driver::sys::CUdeviceptr;
 use smallvec::SmallVec;
 
-/// The source and its kernels.
-pub(crate) const PROGRAM: launch::Program = launch::Program {
-    name: "gather",
-    source: concat!(include_str!("prelude.cu"), include_str!("gather.cu")),
-    kernels: &["gather_1", "gather_2", "gather_4", "gather_8", "gather_16"],
-};
-
 const AXES: usize = 6;
 
 #[repr(C)]

@@ -1,24 +1,12 @@
-//! What launchers share: programs and their kernels by name, where launches go, and what no kernel here can
-//! do.
+//! What launchers share: kernels by name, where launches go, and what no kernel here can do.
 
 use cudarc::driver::result::{DriverError, launch_kernel};
 use cudarc::driver::sys::{CUdeviceptr, CUfunction, CUstream};
 use std::ffi::c_void;
 
-/// CUDA source that is compiled as one, with the kernels it makes.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Program {
-    /// Its name, unique among programs.
-    pub(crate) name: &'static str,
-    /// The source; it includes nothing.
-    pub(crate) source: &'static str,
-    /// The names of its kernels.
-    pub(crate) kernels: &'static [&'static str],
-}
-
 /// Kernels that have been loaded.
 pub(crate) trait Functions {
-    /// The kernel of that name, one of a [`Program`]'s.
+    /// The kernel of that name.
     ///
     /// # Errors
     /// It is not loaded.

@@ -6,6 +6,7 @@
 // variance is taken about the mean in a second pass over registers. May be captured. `norm_rows_*`,
 // `norm_long_*` and `norm_columns_*` are what they are in softmax.cu, with the same lanes, grids and packs;
 // scale and shift have stride 1 where x has it, at addresses that are multiples of V elements, or 0.
+#include "prelude.cuh"
 
 struct NormArgs {
     u64 x, out, scale, shift;

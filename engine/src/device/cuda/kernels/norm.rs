@@ -5,30 +5,6 @@ use super::split::{Fold, Grouping, Lies, Split, Way};
 use cudarc::driver::result::DriverError;
 use cudarc::driver::sys::CUdeviceptr;
 
-/// The source and its kernels.
-pub(crate) const PROGRAM: launch::Program = launch::Program {
-    name: "norm",
-    source: concat!(include_str!("prelude.cu"), include_str!("norm.cu")),
-    kernels: &[
-        "norm_rows_f32_1_8",
-        "norm_rows_f32_4_1",
-        "norm_rows_f32_4_2",
-        "norm_rows_f32_4_8",
-        "norm_rows_f16_1_8",
-        "norm_rows_f16_8_1",
-        "norm_rows_f16_8_2",
-        "norm_rows_f16_8_4",
-        "norm_long_f32_1",
-        "norm_long_f32_4",
-        "norm_long_f16_1",
-        "norm_long_f16_8",
-        "norm_columns_f32_1",
-        "norm_columns_f32_4",
-        "norm_columns_f16_1",
-        "norm_columns_f16_4",
-    ],
-};
-
 /// What is made 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NormKind {

@@ -4,6 +4,7 @@
 // Elements of any dtype and any strides, as units of 1, 2, 4, 8 or 16 bytes: neighbours along an axis without
 // a border are moved as one unit, to whose size addresses and strides are multiples. A thread makes four
 // units that lie a block of 128 apart. Grid: units over blocks. May be captured.
+#include "prelude.cuh"
 
 constexpr int AXES = 6, EACH = 4;
 

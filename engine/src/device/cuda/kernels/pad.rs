@@ -1,18 +1,11 @@
 //! Padding of any axes: with a constant, with the edge, or with reflections.
 
-use super::axes::{self, Axes, Axis, Loops};
+use super::axes::{Axes, Axis, Loops};
 use super::launch::{self, Queue, Unsupported};
 use super::units::{BLOCK, Units, units};
 use cudarc::driver::result::DriverError;
 use cudarc::driver::sys::CUdeviceptr;
 use smallvec::SmallVec;
-
-/// The source and its kernels.
-pub(crate) const PROGRAM: launch::Program = launch::Program {
-    name: "pad",
-    source: concat!(include_str!("prelude.cu"), include_str!("pad.cu")),
-    kernels: &["pad_1", "pad_2", "pad_4", "pad_8", "pad_16"],
-};
 
 const AXES: usize = 6;
 

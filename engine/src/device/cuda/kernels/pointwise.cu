@@ -15,6 +15,7 @@
 // interpretation: one pack of 16 bytes a thread, else as `pointwise_f32_V`.
 // Grid: groups of V elements over blocks of 128 threads. Shared memory: 512 · V bytes a slot. May be
 // captured.
+#include "prelude.cuh"
 
 constexpr int OPERANDS = 12, EARLY = 4, INSTRS = 96, NUMBERS = 96, AXES = 6;
 

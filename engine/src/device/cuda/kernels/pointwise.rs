@@ -13,22 +13,7 @@ mod program;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use program::{OPERANDS, SLOTS};
-
-/// The source and its kernels.
-pub(crate) const PROGRAM: launch::Program = launch::Program {
-    name: "pointwise",
-    source: concat!(include_str!("prelude.cu"), include_str!("pointwise.cu")),
-    kernels: &[
-        "pointwise_f32_4",
-        "pointwise_f32_8",
-        "pointwise_f16_8",
-        "pointwise_mixed_4",
-        "pointwise_any_4",
-        "pointwise_short_f32",
-        "pointwise_short_f16",
-    ],
-};
+pub(crate) use program::OPERANDS;
 
 const TENSORS: usize = OPERANDS + 1;
 const OUT: usize = OPERANDS;
@@ -207,17 +192,6 @@ impl Pointwise {
         Ok(Pointwise { args, short: program.short, slots: program.slots, operands: operands.len(), ways })
     }
 
-    /// How many ways there are of giving elements to threads, the first of which is chosen where addresses
-    /// allow it.
-    pub(crate) fn ways(&self) -> usize {
-        self.ways.len()
-    }
-
-    /// The kernel of a way.
-    pub(crate) fn way(&self, way: usize) -> &'static str {
-        self.ways[way].kernel
-    }
-
     /// Computes the output. An operand that shares memory with the output must have the same strides and
     /// dtype; no other may overlap it.
     ///
@@ -238,27 +212,11 @@ impl Pointwise {
             launch::aligned(out, shape.alignment[OUT])
                 && addresses.into_iter().all(|(&address, &bytes)| launch::aligned(address, bytes))
         };
-        let way = self.ways.iter().position(fits).unwrap_or(self.ways.len() - 1);
-        // SAFETY: the caller's promise.
-        unsafe { self.launch_way(queue, way, operands, out) }
-    }
-
-    /// As [`Pointwise::launch`], one of the [`Pointwise::ways`].
-    ///
-    /// # Safety
-    /// As there; and the addresses are such that `launch` might choose this way.
-    ///
-    /// # Errors
-    /// The driver's.
-    pub(crate) unsafe fn launch_way(
-        &self,
-        queue: Queue<'_>,
-        way: usize,
-        operands: &[CUdeviceptr],
-        out: CUdeviceptr,
-    ) -> Result<(), DriverError> {
         debug_assert_eq!(operands.len(), self.operands, "one address per operand");
-        let shape = &self.ways[way];
+        // The last fits whatever the addresses are.
+        let Some(shape) = self.ways.iter().find(|shape| fits(shape)).or(self.ways.last()) else {
+            return Ok(());
+        };
         let grid = blocks(shape.groups, BLOCK);
         let block = (BLOCK as u32, 1);
         let mut tensors = Tensors {

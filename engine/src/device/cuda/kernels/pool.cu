@@ -5,6 +5,7 @@
 // are multiples of V and both addresses of 16. A maximum is NaN if any element is, and −∞ for a window that
 // lies outside.
 // Grid: pixels times packs of channels over blocks of 128. May be captured.
+#include "prelude.cuh"
 
 enum Kind { MAX, SUM, AVERAGE, AVERAGE_INSIDE };
 

@@ -5,13 +5,6 @@ use super::launch::{self, Float, Queue, Unsupported, blocks};
 use cudarc::driver::result::DriverError;
 use cudarc::driver::sys::CUdeviceptr;
 
-/// The source and its kernels.
-pub(crate) const PROGRAM: launch::Program = launch::Program {
-    name: "pool",
-    source: concat!(include_str!("prelude.cu"), include_str!("pool.cu")),
-    kernels: &["pool_f32_1", "pool_f32_4", "pool_f16_1", "pool_f16_8"],
-};
-
 const BLOCK: usize = 128;
 /// The most spatial axes.
 pub(super) const SPATIAL: usize = 3;

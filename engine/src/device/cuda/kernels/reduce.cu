@@ -11,6 +11,7 @@
 // its length and all other strides of x are multiples of V, and x is aligned to 16. Grid: kept positions
 // times pieces of the lane, times parts.
 // `reduce_arg_*`: out is i64; one folded axis; lanes and grid as for rows, without parts.
+#include "prelude.cuh"
 
 enum Reducer { SUM, MAX, MIN, PRODUCT, SQUARES };
 

@@ -6,24 +6,6 @@ use super::split::{BLOCKS, Fold, Grouping, Lies, Split, Way};
 use cudarc::driver::result::DriverError;
 use cudarc::driver::sys::CUdeviceptr;
 
-/// The source and its kernels.
-pub(crate) const PROGRAM: launch::Program = launch::Program {
-    name: "reduce",
-    source: concat!(include_str!("prelude.cu"), include_str!("reduce.cu")),
-    kernels: &[
-        "reduce_rows_f32_1",
-        "reduce_rows_f32_4",
-        "reduce_columns_f32_1",
-        "reduce_columns_f32_4",
-        "reduce_arg_f32",
-        "reduce_rows_f16_1",
-        "reduce_rows_f16_8",
-        "reduce_columns_f16_1",
-        "reduce_columns_f16_8",
-        "reduce_arg_f16",
-    ],
-};
-
 /// Loads of a thread that are worth a second launch to be shared.
 const MANY: usize = 64;
 /// The most threads that share a result.

@@ -7,6 +7,7 @@
 // resized and has stride 1 on both sides; its length and all other strides are then multiples of V, both
 // addresses of 16.
 // Grid: groups of V elements over blocks of 128. May be captured.
+#include "prelude.cuh"
 
 struct Tap {
     u32 index;

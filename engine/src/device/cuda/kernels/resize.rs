@@ -5,13 +5,6 @@ use super::launch::{self, Float, Queue, Unsupported, blocks};
 use cudarc::driver::result::DriverError;
 use cudarc::driver::sys::CUdeviceptr;
 
-/// The source and its kernels.
-pub(crate) const PROGRAM: launch::Program = launch::Program {
-    name: "resize",
-    source: concat!(include_str!("prelude.cu"), include_str!("resize.cu")),
-    kernels: &["resize_f32_1", "resize_f32_4", "resize_f16_1", "resize_f16_8"],
-};
-
 const AXES: usize = 6;
 const RESIZED: usize = 3;
 /// Source, output and the tables.

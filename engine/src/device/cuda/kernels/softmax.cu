@@ -13,6 +13,7 @@
 // V is 1 with any strides; or, in rows, a pack of 16 bytes: then the folded elements are neighbours in x and
 // out, their number and all kept strides are multiples of V and both addresses of 16; or, in columns, 4 or 2
 // neighbours of the lane: then all other strides are multiples of V, and both addresses are of V elements.
+#include "prelude.cuh"
 
 struct SoftmaxArgs {
     u64 x, out;

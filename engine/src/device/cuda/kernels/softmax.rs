@@ -5,34 +5,6 @@ use super::split::{Fold, Grouping, Lies, Split, Way};
 use cudarc::driver::result::DriverError;
 use cudarc::driver::sys::CUdeviceptr;
 
-/// The source and its kernels.
-pub(crate) const PROGRAM: launch::Program = launch::Program {
-    name: "softmax",
-    source: concat!(include_str!("prelude.cu"), include_str!("softmax.cu")),
-    kernels: &[
-        "softmax_rows_f32_1_8",
-        "softmax_rows_f32_4_1",
-        "softmax_rows_f32_4_2",
-        "softmax_rows_f32_4_8",
-        "softmax_rows_f16_1_8",
-        "softmax_rows_f16_8_1",
-        "softmax_rows_f16_8_2",
-        "softmax_rows_f16_8_4",
-        "softmax_long_f32_1",
-        "softmax_long_f32_4",
-        "softmax_long_f16_1",
-        "softmax_long_f16_8",
-        "softmax_columns_f32_1",
-        "softmax_columns_f32_4",
-        "softmax_columns_f16_1",
-        "softmax_columns_f16_4",
-        "softmax_short_f32_1",
-        "softmax_short_f32_2",
-        "softmax_short_f16_1",
-        "softmax_short_f16_2",
-    ],
-};
-
 /// The most elements that a thread keeps of a result.
 const SHORT: usize = 32;
 /// Results from which on a thread each is enough.

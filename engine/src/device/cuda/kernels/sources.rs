@@ -1,38 +1,61 @@
-//! The heavy kernels' sources, as one text a program: what they include is put in place, once.
+//! The kernels' sources, each as one text: what they include is put in place, once, so that no compiler has to look for
+//! files.
 
-/// A program, compiled as one.
+/// A source that is compiled as one.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Source {
+pub(in crate::device::cuda) struct Source {
     /// Its name; the file's without `.cu`.
-    pub(crate) name: &'static str,
+    pub(in crate::device::cuda) name: &'static str,
     text: &'static str,
-    /// Whether it is for `sm_90a` alone, whose binaries run on compute capability 9.0 and nowhere else.
-    pub(crate) sm_90a: bool,
+    /// Whether it uses what compute capability 9.0 has and no other, later ones included (`sm_90a`).
+    pub(in crate::device::cuda) only_90: bool,
 }
 
-/// The programs.
-pub(crate) const SOURCES: [Source; 6] = [
-    Source { name: "gemm", text: include_str!("gemm.cu"), sm_90a: false },
-    Source { name: "conv", text: include_str!("conv.cu"), sm_90a: false },
-    Source { name: "few", text: include_str!("few.cu"), sm_90a: false },
-    Source { name: "depthwise", text: include_str!("depthwise.cu"), sm_90a: false },
-    Source { name: "attention", text: include_str!("attention.cu"), sm_90a: false },
-    Source { name: "wide", text: include_str!("wide.cu"), sm_90a: true },
+macro_rules! source {
+    ($name:literal, $only_90:literal) => {
+        Source { name: $name, text: include_str!(concat!($name, ".cu")), only_90: $only_90 }
+    };
+}
+
+const SOURCES: [Source; 17] = [
+    source!("gemm", false),
+    source!("conv", false),
+    source!("few", false),
+    source!("wide", true),
+    source!("depthwise", false),
+    source!("attention", false),
+    source!("transpose_conv", false),
+    source!("pointwise", false),
+    source!("softmax", false),
+    source!("norm", false),
+    source!("reduce", false),
+    source!("pool", false),
+    source!("resize", false),
+    source!("copy", false),
+    source!("pad", false),
+    source!("gather", false),
+    source!("cast", false),
 ];
 
 /// What they include.
-const HEADERS: [(&str, &str); 6] = [
+const HEADERS: [(&str, &str); 7] = [
     ("ptx.cuh", include_str!("ptx.cuh")),
     ("div.cuh", include_str!("div.cuh")),
     ("epilogue.cuh", include_str!("epilogue.cuh")),
     ("arithmetic.cuh", include_str!("arithmetic.cuh")),
     ("tile.cuh", include_str!("tile.cuh")),
     ("wide.cuh", include_str!("wide.cuh")),
+    ("prelude.cuh", include_str!("prelude.cuh")),
 ];
+
+/// The sources that there are for a GPU of that compute capability.
+pub(in crate::device::cuda) fn sources(capability: u32) -> impl Iterator<Item = &'static Source> {
+    SOURCES.iter().filter(move |source| !source.only_90 || capability == 90)
+}
 
 impl Source {
     /// The text that is compiled; it includes nothing.
-    pub(crate) fn text(&self) -> String {
+    pub(in crate::device::cuda) fn text(&self) -> String {
         let mut out = String::new();
         put(self.text, &mut vec![], &mut out);
         out

@@ -7,6 +7,7 @@
 // weight. V channels of the input are read at once: 1, or 4 where they have stride 1, a group has a multiple
 // of 4, and so are the other strides and the address of x. Grid: groups of elements over blocks of 128,
 // neighbouring threads along the channels. May be captured.
+#include "prelude.cuh"
 
 constexpr int PIXELS = 4;
 

@@ -6,18 +6,6 @@ use super::pool::{Image, SPATIAL, Window, in_front};
 use cudarc::driver::result::DriverError;
 use cudarc::driver::sys::CUdeviceptr;
 
-/// The source and its kernels.
-pub(crate) const PROGRAM: launch::Program = launch::Program {
-    name: "transpose_conv",
-    source: concat!(include_str!("prelude.cu"), include_str!("transpose_conv.cu")),
-    kernels: &[
-        "transpose_conv_f32_1",
-        "transpose_conv_f32_4",
-        "transpose_conv_f16_1",
-        "transpose_conv_f16_4",
-    ],
-};
-
 const BLOCK: usize = 128;
 /// Elements along the last axis that a thread makes.
 const PIXELS: usize = 4;

@@ -1,9 +1,9 @@
 //! Every op on random shapes on the GPU and on the processor. Where there is no GPU the tests say so and pass.
 
-mod heavy;
-mod light;
+mod others;
+mod products;
 
-use crate::device::{Binaries, Choice, Opened, Room};
+use crate::device::{Binaries, Opened, Room};
 use crate::graph::{Builder, Graph, Op, ValueId};
 use crate::plan::layout;
 use crate::tensor::{DType, Tensor};
@@ -19,7 +19,7 @@ fn gpu() -> Option<&'static Opened> {
     let open = || {
         let kernels = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../target/kernels"));
         let binaries = Binaries { ahead: None, keep: Some(kernels) };
-        Choice::Cuda { index: 0, binaries }.open().map_err(|why| eprintln!("skipped: {why}")).ok()
+        Opened::cuda(0, &binaries).map_err(|why| eprintln!("skipped: {why}")).ok()
     };
     GPU.get_or_init(open).as_ref()
 }

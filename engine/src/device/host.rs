@@ -1,21 +1,23 @@
-//! Host steps: the operands are copied out of the workspace into tensors, and the results back.
+//! Host steps, to every device: tensors of the planned dtypes and shapes go in, and what comes out is held against the
+//! plan. How the bytes get there and back is the device's.
 
-use super::pinned::{Pinned, Stream};
-use super::transfers;
 use crate::error::Error;
 use crate::graph::HostStep;
 use crate::plan::{Operand, Step};
 use crate::tensor::{DType, Shape, Tensor};
-use cudarc::driver::sys::CUdeviceptr;
+use bytes::Bytes;
 use std::sync::Arc;
 
 /// A step that runs on the host.
 pub(super) struct Host {
     step: Arc<dyn HostStep>,
-    inputs: Vec<(DType, Shape)>,
-    outputs: Vec<(DType, Shape)>,
+    inputs: Vec<Fact>,
+    outputs: Vec<Fact>,
     name: String,
 }
+
+/// What an operand is.
+type Fact = (DType, Shape);
 
 impl Host {
     /// The work of a host step.
@@ -29,27 +31,24 @@ impl Host {
         }
     }
 
-    /// Waits for what the stream has, and computes.
+    /// Computes on what `bring` gives for each input, by its place and how many bytes it has, and hands each result to
+    /// `take`.
     ///
     /// # Errors
-    /// What went wrong in the stream before, or the library's words.
+    /// The importer's library's words; a result that is not what was planned; or what `bring` or `take` answer.
     pub(super) fn run(
         &self,
-        from: &[CUdeviceptr],
-        to: &[CUdeviceptr],
-        pinned: &mut Pinned,
-        stream: &Stream,
+        mut bring: impl FnMut(usize, usize) -> Result<Bytes, Error>,
+        mut take: impl FnMut(usize, &[u8]) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        stream.wait()?;
         let mut inputs = vec![];
-        for ((dtype, shape), from) in self.inputs.iter().zip(from) {
-            let mut bytes = vec![0; shape.iter().product::<usize>() * dtype.size_bytes().unwrap_or(1)];
-            transfers::fetch(*from, &mut bytes, pinned, stream)?;
-            inputs.push(Tensor::plain(*dtype, shape.clone(), bytes.into())?);
+        for (at, (dtype, shape)) in self.inputs.iter().enumerate() {
+            let bytes = shape.iter().product::<usize>() * dtype.size_bytes().unwrap_or(1);
+            inputs.push(Tensor::plain(*dtype, shape.clone(), bring(at, bytes)?)?);
         }
         let mut outputs = vec![];
         self.step.run(&inputs, &mut outputs)?;
-        for ((fact, tensor), to) in self.outputs.iter().zip(&outputs).zip(to) {
+        for (at, (fact, tensor)) in self.outputs.iter().zip(&outputs).enumerate() {
             let made =
                 tensor.as_bytes().filter(|_| tensor.dtype() == fact.0 && tensor.shape() == fact.1.as_slice());
             let made = made.ok_or_else(|| Error::Run {
@@ -62,7 +61,7 @@ impl Host {
                     fact.1
                 ),
             })?;
-            transfers::bring(made, *to, pinned, stream)?;
+            take(at, made)?;
         }
         Ok(())
     }
