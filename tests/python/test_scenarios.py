@@ -6,6 +6,7 @@ import signal
 import statistics
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -139,22 +140,30 @@ def test_a_precision_that_the_cpu_does_not_know_is_computed_in_fp32_with_a_warni
     assert re.search(r"WARN.*precision.*model=\"half\" asked=\"fp16\" used=\"fp32\"", server.log()), server.log()
 
 
+def socket_buffers():
+    """The most bytes that both ends' kernel buffers hold on their way over loopback."""
+    largest = [Path(f"/proc/sys/net/ipv4/tcp_{way}mem").read_text().split()[2] for way in "rw"]
+    return sum(map(int, largest))
+
+
 def test_resident_memory_is_flat_however_much_is_sent_over_the_limit(serve, models):
     server = serve(models, {"server": {"max_body": "1MiB", "body_budget": "4MiB"}})
     before, piece = server.resident_bytes(), bytes(256 << 10)
+    # 24 MiB are read after the answer for clients that look for one late, and each side's kernel holds a buffer.
+    most = 32 * MIB + socket_buffers()
     for chunked in [True, False] * 10:
         with Raw(server) as raw:
             framing = "Transfer-Encoding: chunked" if chunked else f"Content-Length: {1 << 30}"
             raw.head("/v2/models/double/infer", framing)
             sent = 0
             try:
-                while sent < 64 * MIB:
+                while sent < 2 * most:
                     raw.chunk(piece) if chunked else raw.send(piece)
                     sent += len(piece)
             except (BrokenPipeError, ConnectionResetError):
                 pass
             # What lies in the kernel's buffers counts as sent; a server that reads on would take it all.
-            assert sent < 32 * MIB, f"{sent / MIB} MiB taken of a body of at most 1 MiB"
+            assert sent < most, f"{sent / MIB} MiB taken of a body of at most 1 MiB"
     assert server.resident_bytes() - before <= 16 * MIB
     assert (v2.infer(server, "double", ROW)["y"] == 2).all()
 

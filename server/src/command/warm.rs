@@ -5,6 +5,7 @@
 //! hardly longer for it, and would only put off that the server is ready.
 
 use crate::http::{App, rehearse};
+use plimsoll_engine::lane::Want;
 use plimsoll_engine::plan::Plan;
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,9 +25,12 @@ const AT_ONCE: usize = 4;
 
 /// Runs the prepared programs of a model.
 pub(super) async fn warm(app: &Arc<App>, name: &str) {
+    // The reserve is not there for this.
+    let steady = app.scheduler.largest_bytes(Want::Steady);
     for served in app.registry.ready().into_iter().filter(|served| served.name == name) {
         for program in served.prepared() {
-            if !program.plan().is_some_and(is_soon_done) {
+            let fits = program.workspace_bytes() as u64 <= steady;
+            if !fits || !program.plan().is_some_and(is_soon_done) {
                 continue;
             }
             for _ in 0..2 {

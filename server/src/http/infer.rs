@@ -14,6 +14,7 @@ use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, StatusCode};
 use plimsoll_engine::error::Error as EngineError;
+use plimsoll_engine::lane::Want;
 use plimsoll_engine::program::Program;
 use plimsoll_engine::tensor::Tensor;
 use std::sync::Arc;
@@ -32,7 +33,7 @@ pub(crate) async fn infer(State(app): State<Arc<App>>, target: Target, request: 
         Ok(served) => served,
         Err(error) => return error.into_response(),
     };
-    match answer(&app, &served, &parts, body, arrived).await {
+    match answer(&app, &served, &parts, body, arrived, Want::BurstToo).await {
         Ok((response, spent, batch, received, sent)) => {
             served.stats.succeeded(batch, spent);
             served.measured(&spent, received, sent);
@@ -68,13 +69,14 @@ async fn find(app: &App, target: &Target) -> Result<Arc<Served>, ApiError> {
 
 type Answered = (Response, Spent, u64, usize, usize);
 
-/// Answers a request, and counts nothing.
+/// Answers a request on one of the lanes that it may have, and counts nothing.
 pub(super) async fn answer(
     app: &App,
     served: &Arc<Served>,
     parts: &Parts,
     body: Body,
     arrived: Instant,
+    want: Want,
 ) -> Result<Answered, ApiError> {
     let header_length = header_length(parts)?;
     let received = app.budget.receive(parts, body, arrived + served.timeout).await?;
@@ -104,7 +106,7 @@ pub(super) async fn answer(
     let program = preparing.await.map_err(|_| ApiError::expired(false))?.map_err(unfit)?;
     let mut held = app.budget.hold(answer_bytes(served, &program, &wanted), &share)?;
     let decoded = Instant::now();
-    let ticket = app.scheduler.submit(served.class(), program, inputs, Box::new(share), deadline)?;
+    let ticket = app.scheduler.submit(served.class(), program, want, inputs, Box::new(share), deadline)?;
     let done = ticket.wait().await?;
     let ran = Instant::now();
     held.cover(&app.budget, done.outputs.iter().map(|output| output.size_bytes() as u64).sum())?;

@@ -1,9 +1,10 @@
-//! A request of our own, on zeros, that goes the way of any other and is counted nowhere.
+//! A request of our own, on zeros, that goes the way of any other, leaves the reserve alone and is counted nowhere.
 
 use super::app::App;
 use super::infer::{HEADER_LENGTH, answer};
 use crate::repository::Served;
 use axum::body::Body;
+use plimsoll_engine::lane::Want;
 use plimsoll_engine::program::Program;
 use serde_json::json;
 use std::sync::Arc;
@@ -24,6 +25,6 @@ pub(crate) async fn rehearse(app: &App, served: &Arc<Served>, program: &Program)
     let header = json!({ "inputs": inputs, "parameters": { "binary_data_output": true } }).to_string();
     let request = http::Request::post("/").header(&HEADER_LENGTH, header.len());
     let (parts, body) = request.body(Body::from([header.as_bytes(), &data].concat())).ok()?.into_parts();
-    let (_, spent, ..) = answer(app, served, &parts, body, Instant::now()).await.ok()?;
+    let (_, spent, ..) = answer(app, served, &parts, body, Instant::now(), Want::Steady).await.ok()?;
     Some(spent.compute)
 }

@@ -18,6 +18,9 @@ const SHORT: Duration = Duration::from_micros(200);
 pub(crate) trait Needs {
     /// Bytes of workspace that it needs.
     fn need_bytes(&self) -> u64;
+
+    /// The lanes that it may have.
+    fn want(&self) -> Want;
 }
 
 /// The queue and the lanes.
@@ -94,7 +97,7 @@ impl<J: Needs, T> Hall<J, T> {
     pub(crate) fn next(&self) -> Option<Turn<J, T>> {
         let mut state = self.state();
         loop {
-            let lane = |job: &J| self.lanes.take(job.need_bytes(), Want::BurstToo);
+            let lane = |job: &J| self.lanes.take(job.need_bytes(), job.want());
             if let Some((lane, job)) = state.queue.pop_with(lane) {
                 let begins_burst = lane.is_burst() && state.bursts.taken(Instant::now());
                 return Some(Turn { lane, job, begins_burst });
@@ -127,6 +130,11 @@ impl<J: Needs, T> Hall<J, T> {
     /// Takes a job out, if it still waits.
     pub(crate) fn withdraw(&self, place: Place) -> Option<J> {
         self.state().queue.remove(place)
+    }
+
+    /// Bytes of the largest lane that will do.
+    pub(crate) fn largest_bytes(&self, want: Want) -> u64 {
+        self.lanes.largest_bytes(want)
     }
 
     /// Jobs that wait.

@@ -1,7 +1,7 @@
 use super::queue::{Lanes, Queue};
 use super::*;
 use plimsoll_engine::arena::Arena;
-use plimsoll_engine::lane::Pool;
+use plimsoll_engine::lane::{Pool, Want};
 use plimsoll_engine::model::{Limits, Model, Source};
 use plimsoll_engine::program::{Program, Workspace};
 use plimsoll_engine::slab::Terms;
@@ -115,7 +115,14 @@ async fn a_job_runs_and_its_answer_comes_back() {
     let tickets: Vec<_> = (0..3)
         .map(|_| {
             scheduler
-                .submit(class(1, 5, MS), Arc::clone(&program), inputs.clone(), Box::new(()), deadline)
+                .submit(
+                    class(1, 5, MS),
+                    Arc::clone(&program),
+                    Want::BurstToo,
+                    inputs.clone(),
+                    Box::new(()),
+                    deadline,
+                )
                 .unwrap()
         })
         .collect();
@@ -123,7 +130,7 @@ async fn a_job_runs_and_its_answer_comes_back() {
         assert_eq!(ticket.wait().await.unwrap().outputs[0].shape(), [1, 10]);
     }
     scheduler.finish();
-    let late = scheduler.submit(class(1, 5, MS), program, inputs, Box::new(()), deadline);
+    let late = scheduler.submit(class(1, 5, MS), program, Want::BurstToo, inputs, Box::new(()), deadline);
     assert!(matches!(late.err(), Some(Admission::Closed)));
 }
 
@@ -133,7 +140,9 @@ async fn a_deadline_that_passes_in_the_queue_is_told_in_time_and_frees_the_place
     // No lane ever takes the job.
     let scheduler = Scheduler::start(lanes(0), Box::new(|_, _| {})).unwrap();
     let begun = Instant::now();
-    let ticket = scheduler.submit(class(1, 5, MS), program, inputs, Box::new(()), begun + 30 * MS).unwrap();
+    let ticket = scheduler
+        .submit(class(1, 5, MS), program, Want::BurstToo, inputs, Box::new(()), begun + 30 * MS)
+        .unwrap();
     assert_eq!(scheduler.queued(), 1);
     assert!(matches!(ticket.wait().await, Err(Failed::Expired { begun: false })));
     assert!(begun.elapsed() >= 30 * MS);
@@ -145,7 +154,8 @@ async fn a_caller_that_goes_away_frees_its_place() {
     let (program, inputs) = digits();
     let scheduler = Scheduler::start(lanes(0), Box::new(|_, _| {})).unwrap();
     let deadline = Instant::now() + Duration::from_secs(60);
-    let ticket = scheduler.submit(class(1, 5, MS), program, inputs, Box::new(()), deadline).unwrap();
+    let ticket =
+        scheduler.submit(class(1, 5, MS), program, Want::BurstToo, inputs, Box::new(()), deadline).unwrap();
     drop(ticket);
     assert_eq!(scheduler.queued(), 0);
 }
@@ -160,13 +170,19 @@ async fn a_burst_is_told_when_it_begins_and_not_for_each_run() {
     let scheduler = Scheduler::start(pool.clone(), Box::new(on_burst)).unwrap();
     let deadline = Instant::now() + Duration::from_secs(60);
     let run = async || {
-        let ticket =
-            scheduler.submit(class(1, 5, MS), Arc::clone(&program), inputs.clone(), Box::new(()), deadline);
+        let ticket = scheduler.submit(
+            class(1, 5, MS),
+            Arc::clone(&program),
+            Want::BurstToo,
+            inputs.clone(),
+            Box::new(()),
+            deadline,
+        );
         ticket.unwrap().wait().await.unwrap()
     };
     run().await;
     assert_eq!(told.try_iter().count(), 0, "a steady lane was idle");
-    let steady = pool.take(1, plimsoll_engine::lane::Want::Steady).unwrap();
+    let steady = pool.take(1, Want::Steady).unwrap();
     for _ in 0..3 {
         run().await;
     }

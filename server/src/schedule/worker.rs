@@ -3,7 +3,7 @@
 use super::hall::{Entered, Hall, Needs, Turn};
 use super::queue::{Admission, Class, Place};
 use plimsoll_engine::error::Error;
-use plimsoll_engine::lane::{Lane, Pool};
+use plimsoll_engine::lane::{Lane, Pool, Want};
 use plimsoll_engine::program::{Program, Workspace};
 use plimsoll_engine::tensor::Tensor;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,6 +14,7 @@ use tokio::sync::oneshot;
 /// One admitted request.
 struct Job {
     program: Arc<Program>,
+    want: Want,
     inputs: Vec<Tensor>,
     /// Whatever must live as long as the inputs, such as their share of a budget.
     held: Box<dyn Send>,
@@ -84,13 +85,14 @@ impl Scheduler {
         &self,
         class: Class,
         program: Arc<Program>,
+        want: Want,
         inputs: Vec<Tensor>,
         held: Box<dyn Send>,
         deadline: Instant,
     ) -> Result<Ticket, Admission> {
         let (reply, answer) = oneshot::channel();
         let entered = Instant::now();
-        let job = Job { program, inputs, held, deadline, entered, reply };
+        let job = Job { program, want, inputs, held, deadline, entered, reply };
         let hall = Arc::clone(&self.hall);
         let place = match self.hall.enter(job, class, entered, deadline)? {
             Entered::Waits(place) => Some(place),
@@ -100,6 +102,11 @@ impl Scheduler {
             }
         };
         Ok(Ticket { hall, place, deadline, answer })
+    }
+
+    /// Bytes of the largest lane that will do.
+    pub(crate) fn largest_bytes(&self, want: Want) -> u64 {
+        self.hall.largest_bytes(want)
     }
 
     /// Jobs that wait.
@@ -122,6 +129,10 @@ impl Needs for Job {
     fn need_bytes(&self) -> u64 {
         self.program.workspace_bytes() as u64
     }
+
+    fn want(&self) -> Want {
+        self.want
+    }
 }
 
 /// A worker: takes a job and a lane for it, again and again.
@@ -136,7 +147,7 @@ fn work(hall: &Workers, on_burst: &OnBurst) {
 
 /// Runs a job on a lane, gives the lane back and answers.
 fn run(hall: &Workers, mut lane: Lane<Workspace>, job: Job) {
-    let Job { program, inputs, held, deadline, entered, reply } = job;
+    let Job { program, inputs, held, deadline, entered, reply, .. } = job;
     let started = Instant::now();
     let result = if started >= deadline {
         Err(Failed::Expired { begun: false })

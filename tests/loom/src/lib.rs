@@ -68,6 +68,10 @@ impl Needs for Job {
     fn need_bytes(&self) -> u64 {
         self.0
     }
+
+    fn want(&self) -> Want {
+        Want::BurstToo
+    }
 }
 
 /// How many jobs have been done.
