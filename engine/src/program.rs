@@ -1,8 +1,8 @@
 //! A model made ready for one set of input shapes, and the workspace that a worker runs it in.
 
 use crate::arena::Arena;
-use crate::device::Runnable;
 pub use crate::device::Workspace;
+use crate::device::{Batch, Runnable};
 use crate::error::Error;
 use crate::import::{Panicked, Reference, Signature, caught};
 use crate::plan::{Plan, Report};
@@ -104,20 +104,89 @@ impl Program {
         match &self.executor {
             Executor::Whole(reference, _) => workspace.host.scope(|| reference.run(inputs, outputs)),
             Executor::Planned(program) => {
-                let Workspace { lane, host } = workspace;
-                lane.at_least(self.workspace_bytes())?;
-                let run = || program.run(lane.as_mut(), inputs, outputs, self.arena.tick());
-                // A worker must outlive a fault in a kernel.
-                host.scope(|| caught(run)).unwrap_or_else(|Panicked(reason)| Err(Error::Fault { reason }))
+                outputs.clear();
+                self.planned(&**program, workspace, Batch::one(&inputs), std::slice::from_mut(outputs))
             }
         }
     }
 
+    /// Runs the program once for several requests, or for one of fewer rows than it has room for: each brings its inputs in
+    /// the signature's order, whose first axes are its rows, and gets its outputs, in the order of the requests.
+    ///
+    /// # Errors
+    /// The inputs of a request are not some rows of what the program was made for, together they are more than it has
+    /// ([`Program::rows`]), or the run fails on these values; program and workspace stay usable.
+    pub fn run_together(
+        &self,
+        workspace: &mut Workspace,
+        requests: &[&[Tensor]],
+    ) -> Result<Vec<Vec<Tensor>>, Error> {
+        let mut outputs = vec![vec![]; requests.len()];
+        let alone = requests.first().filter(|inputs| requests.len() == 1 && self.check(inputs).is_ok());
+        match (&self.executor, alone, outputs.first_mut()) {
+            (_, Some(inputs), Some(outputs)) => self.run(workspace, inputs, outputs)?,
+            (Executor::Planned(program), ..) => {
+                self.check_rows(requests)?;
+                self.planned(&**program, workspace, Batch::shared(requests), &mut outputs)?;
+            }
+            (Executor::Whole(..), ..) => {
+                requests.iter().try_for_each(|inputs| self.check(inputs))?;
+                let reason = "requests were brought together for a model that is run whole".into();
+                return Err(Error::Fault { reason });
+            }
+        }
+        Ok(outputs)
+    }
+
+    /// Rows that a run has room for: the first axis of every input and every output; `None` where those differ or there
+    /// is one without axes, so that no two requests can be run together, or where the model is run whole.
+    pub fn rows(&self) -> Option<usize> {
+        let layout = &self.plan()?.layout;
+        let rows = *self.shapes.first()?.first()?;
+        let ports = self.shapes.iter().chain(layout.outputs.iter().map(|output| &output.shape));
+        ports.map(|shape| shape.first()).all(|first| first == Some(&rows)).then_some(rows)
+    }
+
+    fn planned(
+        &self,
+        program: &dyn Runnable,
+        workspace: &mut Workspace,
+        batch: Batch<'_>,
+        outputs: &mut [Vec<Tensor>],
+    ) -> Result<(), Error> {
+        let Workspace { lane, host } = workspace;
+        lane.at_least(self.workspace_bytes())?;
+        let run = || program.run(lane.as_mut(), batch, outputs, self.arena.tick());
+        // A worker must outlive a fault in a kernel.
+        host.scope(|| caught(run)).unwrap_or_else(|Panicked(reason)| Err(Error::Fault { reason }))
+    }
+
+    /// Some rows of what the program was made for, and not more than it has.
+    fn check_rows(&self, requests: &[&[Tensor]]) -> Result<(), Error> {
+        let room = self.rows().unwrap_or(0);
+        let mut rows = 0;
+        for inputs in requests {
+            let mine = inputs.first().and_then(|tensor| tensor.shape().first()).copied().unwrap_or(0);
+            let mut shapes = self.shapes.clone();
+            shapes.iter_mut().filter_map(|shape| shape.first_mut()).for_each(|first| *first = mine);
+            self.check_against(inputs, &shapes)?;
+            rows += mine;
+        }
+        if rows > room {
+            return Err(Error::Fault { reason: format!("{rows} rows for a run that has room for {room}") });
+        }
+        Ok(())
+    }
+
     fn check(&self, inputs: &[Tensor]) -> Result<(), Error> {
+        self.check_against(inputs, &self.shapes)
+    }
+
+    fn check_against(&self, inputs: &[Tensor], shapes: &[Shape]) -> Result<(), Error> {
         if inputs.len() != self.shapes.len() {
             return Err(Error::InputCount { expected: self.shapes.len(), got: inputs.len() });
         }
-        for ((port, shape), tensor) in self.signature.inputs.iter().zip(&self.shapes).zip(inputs) {
+        for ((port, shape), tensor) in self.signature.inputs.iter().zip(shapes).zip(inputs) {
             port.check(tensor.dtype(), tensor.shape())?;
             if tensor.shape() != shape.as_slice() {
                 return Err(Error::Mismatch(crate::import::Mismatch::Shape {

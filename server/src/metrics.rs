@@ -39,6 +39,7 @@ declare! {
     BYTES_OUT = Counter "plimsoll_sent_bytes_total" in Bytes: "Bytes of inference answers made, before compression.";
     BODIES_BYTES = Gauge "plimsoll_bodies_bytes" in Bytes: "Bytes of request and answer bodies in memory now.";
     QUEUED = Gauge "plimsoll_queued_requests" in Count: "Requests admitted and not yet running.";
+    PRESSURE = Gauge "plimsoll_pressure" in Count: "How hard the server is pressed: 0 steady lanes do, 1 burst lanes are in use, 2 requests were refused in the last second.";
     HTTP_ANSWERS = Counter "plimsoll_http_answers_total" in Count: "Answers of every endpoint, by status.";
     MODELS_LOADED = Gauge "plimsoll_models_loaded" in Count: "Model versions that are ready.";
     LOADS = Counter "plimsoll_model_loads_total" in Count: "Loads of a model version, by outcome.";

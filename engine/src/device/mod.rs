@@ -4,6 +4,7 @@
 //! in it, chooses a kernel for every step, says how that kernel wants its constants to lie and what scratch it needs,
 //! and later runs the kernels in a lane. To the stages above it is a `Device`.
 
+mod batch;
 mod cpu;
 mod cuda;
 mod host;
@@ -13,6 +14,7 @@ mod workspace;
 
 pub use cuda::{Binaries, Built, NotBuilt, NotCompiled, build as build_kernels};
 
+pub(crate) use batch::Batch;
 pub(crate) use room::{Held, Room};
 pub use workspace::Workspace;
 pub(crate) use workspace::{Lane, Lanes};
@@ -220,16 +222,16 @@ pub(crate) trait Runnable: Send + Sync {
     /// Bytes of the packed constants, those that other programs brought included.
     fn weights_bytes(&self) -> usize;
 
-    /// Runs in `lane`, which has at least the plan's bytes, and puts the results into `outputs`; `now` is a count that
-    /// goes up with every run.
+    /// Runs in `lane`, which has at least the plan's bytes, and adds each request's results to its `outputs`, of which
+    /// there are as many; `now` is a count that goes up with every run.
     ///
     /// # Errors
     /// A kernel cannot run on these values.
     fn run(
         &self,
         lane: &mut dyn Lane,
-        inputs: &[Tensor],
-        outputs: &mut Vec<Tensor>,
+        batch: Batch<'_>,
+        outputs: &mut [Vec<Tensor>],
         now: u64,
     ) -> Result<(), Error>;
 }

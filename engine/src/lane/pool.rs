@@ -86,13 +86,32 @@ impl<T> Pool<T> {
         let allowed = idle.filter(|(_, (lane, _))| !lane.burst || want == Want::BurstToo);
         let (index, (slot, _)) = allowed.min_by_key(|(_, (lane, _))| (lane.burst, lane.bytes))?;
         *state.busy.get_mut(index)? = true;
+        Some(self.handed_out(&mut state, slot, index))
+    }
+
+    /// Counts a lane that is marked as busy.
+    fn handed_out(&self, state: &mut State, slot: &Arc<Slot<T>>, index: usize) -> Lane<T> {
         let used = state.counters.of(slot.burst);
         used.busy += 1;
         used.busy_peak = used.busy_peak.max(used.busy);
         used.bytes.used_bytes += slot.bytes;
         used.bytes.peak_bytes = used.bytes.peak_bytes.max(used.bytes.used_bytes);
         used.taken += 1;
-        Some(Lane { shared: Arc::clone(&self.shared), slot: Arc::clone(slot), index })
+        Lane { shared: Arc::clone(&self.shared), slot: Arc::clone(slot), index }
+    }
+
+    /// This lane, if it is idle; `None` where it is handed out or there is none of that index.
+    pub fn take_at(&self, index: usize) -> Option<Lane<T>> {
+        let slot = self.shared.lanes.get(index)?;
+        let mut state = self.shared.state();
+        let busy = state.busy.get_mut(index).filter(|busy| !**busy)?;
+        *busy = true;
+        Some(self.handed_out(&mut state, slot, index))
+    }
+
+    /// Bytes of each lane, in the order of their indices, and whether it is a burst lane.
+    pub fn sizes(&self) -> impl Iterator<Item = (u64, bool)> {
+        self.shared.lanes.iter().map(|lane| (lane.bytes, lane.burst))
     }
 
     /// Bytes of the largest lane that will do; what needs more never runs.

@@ -80,6 +80,11 @@ impl Model {
         })
     }
 
+    /// The name under which the ledger holds its bytes.
+    pub fn owner(&self) -> &str {
+        &self.owner
+    }
+
     /// What the model takes and gives.
     pub fn signature(&self) -> &Arc<Signature> {
         self.origin.signature()

@@ -69,6 +69,13 @@ pub struct Operand {
     pub view: View,
 }
 
+impl Operand {
+    /// Bytes of its elements, without gaps; 0 for text.
+    pub fn bytes(&self) -> usize {
+        self.shape.iter().product::<usize>() * self.dtype.size_bytes().unwrap_or(0)
+    }
+}
+
 /// One kernel's work.
 #[derive(Clone, Debug)]
 pub struct Step {

@@ -15,6 +15,8 @@ pub enum What {
     Refuse,
     /// A burst lane is used, after a time in which none was.
     Burst,
+    /// Requests are refused, after a time in which none was.
+    Shed,
     /// Weights left because someone asked for it.
     Unload,
 }
@@ -28,6 +30,7 @@ impl What {
             What::Move => "move",
             What::Refuse => "refuse",
             What::Burst => "burst",
+            What::Shed => "shed",
             What::Unload => "unload",
         }
     }

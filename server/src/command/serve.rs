@@ -7,7 +7,7 @@ use crate::http::{self, App, Budget};
 use crate::load_line::LoadLine;
 use crate::process;
 use crate::repository::watch;
-use crate::schedule::Scheduler;
+use crate::schedule::{Begins, Scheduler};
 use crate::shutdown;
 use anyhow::Context;
 use plimsoll_engine::slab::What;
@@ -42,12 +42,18 @@ async fn serve(begun: start::Started, started: Instant) -> anyhow::Result<()> {
         .await
         .with_context(|| format!("cannot listen on {} (server.listen)", config.server.listen))?;
     let recorded = Arc::clone(&arena);
-    let on_burst = move |owner: &str, bytes| recorded.record(What::Burst, owner, bytes);
+    let tell = move |begins, owner: &str| match begins {
+        Begins::Burst(bytes) => recorded.record(What::Burst, owner, bytes),
+        Begins::Shedding => {
+            tracing::warn!(model = owner, "requests are refused: more come than can be answered in time");
+            recorded.record(What::Shed, owner, 0);
+        }
+    };
     let load_line = Arc::new(LoadLine::new(Arc::clone(&arena), Box::new(process::resident)));
     load_line.watch()?;
     let app = Arc::new(App {
         registry: Arc::clone(&registry),
-        scheduler: Scheduler::start(lanes, Box::new(on_burst))?,
+        scheduler: Scheduler::start(lanes, Box::new(tell))?,
         arena,
         load_line,
         metrics,

@@ -11,7 +11,8 @@ pub(crate) struct Batching {
     /// Most rows that are run together, 1 to 65536. Default 1: no batching.
     #[serde(deserialize_with = "values::count::<_, _, 1, 65536>")]
     pub(crate) max_batch: usize,
-    /// How long a request waits for others to fill its batch. Default 0 s: only those already queued join.
+    /// How long a request may wait for a steady lane, and for others to run with it, before a burst lane will do. No
+    /// request waits while a steady lane is idle. Default 0 s: burst lanes are used as soon as all steady lanes are busy.
     #[serde(deserialize_with = "values::duration")]
     pub(crate) max_delay: Duration,
     /// Requests that may wait for each model, 1 to 65536; one more is refused at once. Default 64.

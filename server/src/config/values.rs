@@ -26,6 +26,7 @@ pub(crate) struct Reader<T> {
     expected: Cow<'static, str>,
     text: ConvertText<T>,
     integer: Convert<u64, T>,
+    float: Convert<f64, T>,
     flag: Convert<bool, T>,
     list: Convert<Vec<String>, T>,
 }
@@ -33,7 +34,7 @@ pub(crate) struct Reader<T> {
 impl<T> Reader<T> {
     /// `expected` completes the sentence "expected …, got …".
     pub(crate) fn new(expected: impl Into<Cow<'static, str>>) -> Self {
-        Self { expected: expected.into(), text: None, integer: None, flag: None, list: None }
+        Self { expected: expected.into(), text: None, integer: None, float: None, flag: None, list: None }
     }
 
     /// Takes a string for which `convert` has a value.
@@ -45,6 +46,12 @@ impl<T> Reader<T> {
     /// Takes a whole number from 0 for which `convert` has a value.
     pub(crate) fn integer(mut self, convert: impl FnOnce(u64) -> Option<T> + 'static) -> Self {
         self.integer = Some(Box::new(convert));
+        self
+    }
+
+    /// Takes a number that is written with a point for which `convert` has a value.
+    pub(crate) fn float(mut self, convert: impl FnOnce(f64) -> Option<T> + 'static) -> Self {
+        self.float = Some(Box::new(convert));
         self
     }
 
@@ -91,6 +98,11 @@ impl<'de, T> Visitor<'de> for Reader<T> {
             Ok(number) => self.visit_u64(number),
             Err(_) => Err(E::invalid_value(Unexpected::Signed(number), &self)),
         }
+    }
+
+    fn visit_f64<E: de::Error>(self, number: f64) -> Result<T, E> {
+        let value = self.float.and_then(|convert| convert(number));
+        value.ok_or_else(|| E::invalid_value(Unexpected::Float(number), &&*self.expected))
     }
 
     fn visit_bool<E: de::Error>(self, flag: bool) -> Result<T, E> {
@@ -172,6 +184,14 @@ where
         .integer(|number| usize::try_from(number).ok().filter(|number| (MIN..=MAX).contains(number)))
         .read(from)
         .map(O::from)
+}
+
+/// A part of a whole.
+pub(crate) fn share<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
+    Reader::new("a number from 0 to 1 such as 0.25")
+        .integer(|number| (number <= 1).then_some(number as f64))
+        .float(|number| (0.0..=1.0).contains(&number).then_some(number))
+        .read(from)
 }
 
 /// A path that is not empty.

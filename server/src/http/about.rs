@@ -11,6 +11,7 @@ use super::wire::openapi::OPENAPI;
 use crate::load_line::Seen;
 use crate::metrics;
 use crate::repository::{Availability, Indexed, Served, Stats};
+use crate::schedule::Pressure;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::response::Response;
@@ -131,7 +132,7 @@ fn model_statistics(served: &Served) -> ModelStats {
         version: served.version.clone(),
         last_inference: served.stats.last_inference_ms.load(Relaxed),
         inference_count: served.stats.inferences.load(Relaxed),
-        execution_count: success.read().0,
+        execution_count: served.stats.executions.load(Relaxed),
         inference_stats: InferenceStats {
             success: stat(success.read()),
             fail: stat(fail.read()),
@@ -227,6 +228,12 @@ pub(crate) async fn metrics_text(State(app): State<Arc<App>>) -> Response {
     }
     gauge(&metrics::BODIES_BYTES, app.budget.used() as f64);
     gauge(&metrics::QUEUED, app.scheduler.queued() as f64);
+    let pressure = match app.scheduler.pressure() {
+        Pressure::Steady => 0.0,
+        Pressure::Burst => 1.0,
+        Pressure::Shedding => 2.0,
+    };
+    gauge(&metrics::PRESSURE, pressure);
     gauge(&metrics::MODELS_LOADED, app.registry.ready().len() as f64);
     gauge(&metrics::UPTIME_SECONDS, app.started.elapsed().as_secs_f64());
     let allocations = app.arena.allocations();

@@ -7,6 +7,7 @@ use super::error::ApiError;
 use super::wire::request::{InferRequest, WantedOutput, decode};
 use super::wire::response::{Encoded, InferResponse, Output, encode, text_size};
 use crate::repository::{LoadFailed, Served, Spent};
+use crate::schedule::{Asked, Runs};
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
@@ -15,7 +16,6 @@ use http::request::Parts;
 use http::{HeaderName, HeaderValue, StatusCode};
 use plimsoll_engine::error::Error as EngineError;
 use plimsoll_engine::lane::Want;
-use plimsoll_engine::program::Program;
 use plimsoll_engine::tensor::Tensor;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -34,8 +34,8 @@ pub(crate) async fn infer(State(app): State<Arc<App>>, target: Target, request: 
         Err(error) => return error.into_response(),
     };
     match answer(&app, &served, &parts, body, arrived, Want::BurstToo).await {
-        Ok((response, spent, batch, received, sent)) => {
-            served.stats.succeeded(batch, spent);
+        Ok(Answered { response, spent, rows, led, received, sent }) => {
+            served.stats.succeeded(rows as u64, led.map(|led| led as u64), spent);
             served.measured(&spent, received, sent);
             response
         }
@@ -67,7 +67,19 @@ async fn find(app: &App, target: &Target) -> Result<Arc<Served>, ApiError> {
     }
 }
 
-type Answered = (Response, Spent, u64, usize, usize);
+/// An answer, and what it took.
+pub(super) struct Answered {
+    pub(super) response: Response,
+    pub(super) spent: Spent,
+    /// Rows that the request brought.
+    rows: usize,
+    /// The run's rows, where the request was the first of it.
+    led: Option<usize>,
+    /// Bytes that came.
+    received: usize,
+    /// Bytes of the answer.
+    sent: usize,
+}
 
 /// Answers a request on one of the lanes that it may have, and counts nothing.
 pub(super) async fn answer(
@@ -101,13 +113,12 @@ pub(super) async fn answer(
     };
     let deadline = deadline(arrived, served.timeout, request.parameters.timeout);
     let InferRequest { id, inputs, outputs: wanted, .. } = request;
-    let batch = served.batch(&inputs);
-    let preparing = tokio::time::timeout_at(deadline.into(), served.program(&inputs));
-    let program = preparing.await.map_err(|_| ApiError::expired(false))?.map_err(unfit)?;
-    let mut held = app.budget.hold(answer_bytes(served, &program, &wanted), &share)?;
+    let preparing = tokio::time::timeout_at(deadline.into(), served.runs(&inputs));
+    let (runs, rows) = preparing.await.map_err(|_| ApiError::expired(false))?.map_err(unfit)?;
+    let mut held = app.budget.hold(answer_bytes(served, &runs, rows, &wanted), &share)?;
     let decoded = Instant::now();
-    let ticket = app.scheduler.submit(served.class(), program, want, inputs, Box::new(share), deadline)?;
-    let done = ticket.wait().await?;
+    let asked = Asked { runs, rows, want, inputs, _held: Box::new(share), deadline };
+    let done = app.scheduler.submit(served.class(), asked)?.wait().await?;
     let ran = Instant::now();
     held.cover(&app.budget, done.outputs.iter().map(|output| output.size_bytes() as u64).sum())?;
     let text: usize =
@@ -134,14 +145,17 @@ pub(super) async fn answer(
         compute: done.computed,
         output: ran.elapsed(),
     };
-    Ok((respond(encoded, held), spent, batch, wire_bytes, sent))
+    let (response, led) = (respond(encoded, held), done.led);
+    Ok(Answered { response, spent, rows, led, received: wire_bytes, sent })
 }
 
 /// Bytes of the outputs, which a run makes all of, and of the answer that is written from those that are wanted; as far
 /// as they are known ahead.
-fn answer_bytes(served: &Served, program: &Program, wanted: &[WantedOutput]) -> u64 {
+fn answer_bytes(served: &Served, runs: &Runs, rows: usize, wanted: &[WantedOutput]) -> u64 {
     let ports = &served.signature().outputs;
-    let bytes = |index: usize| program.output_bytes(index).unwrap_or(0);
+    let Some((room, program)) = runs.covering(rows) else { return 0 };
+    // Of a run with room for more rows the request gets its own.
+    let bytes = |index: usize| program.output_bytes(index).map_or(0, |bytes| bytes / (*room).max(1) * rows);
     let made: usize = (0..ports.len()).map(bytes).sum();
     let written = wanted.iter().map(|output| match ports.get(output.index) {
         Some(port) if !output.binary => text_size(port.dtype, bytes(output.index)),

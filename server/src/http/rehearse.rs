@@ -25,6 +25,6 @@ pub(crate) async fn rehearse(app: &App, served: &Arc<Served>, program: &Program)
     let header = json!({ "inputs": inputs, "parameters": { "binary_data_output": true } }).to_string();
     let request = http::Request::post("/").header(&HEADER_LENGTH, header.len());
     let (parts, body) = request.body(Body::from([header.as_bytes(), &data].concat())).ok()?.into_parts();
-    let (_, spent, ..) = answer(app, served, &parts, body, Instant::now(), Want::Steady).await.ok()?;
-    Some(spent.compute)
+    let answered = answer(app, served, &parts, body, Instant::now(), Want::Steady).await.ok()?;
+    Some(answered.spent.compute)
 }

@@ -44,7 +44,14 @@ fn server_under(ceiling: u64, load: Load) -> Server {
     let arena = Arena::take(&lines, || 0).unwrap();
     let metrics = Metrics::new().unwrap();
     let limits = Limits::default();
-    let defaults = Defaults { queue_limit: 8, timeout: Duration::from_secs(30), limits, cache: None };
+    let defaults = Defaults {
+        queue_limit: 8,
+        max_batch: 1,
+        max_delay: Duration::ZERO,
+        timeout: Duration::from_secs(30),
+        limits,
+        cache: None,
+    };
     let registry = Registry::open(root, load, defaults, Arc::clone(&arena), metrics.clone()).unwrap();
     let resident = Arc::new(AtomicU64::new(1));
     let told = Arc::clone(&resident);

@@ -46,6 +46,12 @@ impl Loader {
         self.0.send(work).map_err(|_| Lost)?;
         answer.await.map_err(|_| Lost)
     }
+
+    /// As [`Loader::run`], for work whose end nobody waits for.
+    pub(crate) fn begin(&self, work: impl FnOnce() + Send + 'static) {
+        // Where the thread is gone, the server ends.
+        let _ = self.0.send(Box::new(work));
+    }
 }
 
 fn run(work: &Receiver<Work>) {

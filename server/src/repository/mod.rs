@@ -14,6 +14,8 @@ mod idle;
 
 mod loader;
 
+mod batches;
+
 mod served;
 
 mod catalogue;

@@ -1,11 +1,12 @@
 //! A model version that is ready: the engine's model, and what the server knows about serving it.
 
+use super::batches::Batches;
 use super::loader::Loader;
 use super::registry::Registry;
 use super::stats::Stats;
 use super::{Constant, FoundVersion, ModelSettings, Values};
 use crate::metrics::{self, Metrics};
-use crate::schedule::{Class, Priority};
+use crate::schedule::{Class, Priority, Runs, Services};
 use ::metrics::{Counter, Histogram};
 use plimsoll_engine::cache::Cache;
 use plimsoll_engine::error::Error;
@@ -15,6 +16,7 @@ use plimsoll_engine::program::Program;
 use plimsoll_engine::slab::Terms;
 use plimsoll_engine::tensor::{Shape, Tensor};
 use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -24,6 +26,10 @@ use std::time::Duration;
 pub(crate) struct Defaults {
     /// Requests of a model that may wait.
     pub(crate) queue_limit: usize,
+    /// Most rows that are run together.
+    pub(crate) max_batch: usize,
+    /// How long a request may wait for a steady lane before a burst lane will do.
+    pub(crate) max_delay: Duration,
     /// Longest time from a request's head to its answer.
     pub(crate) timeout: Duration,
     /// The engine's limits on every model.
@@ -45,10 +51,10 @@ pub(crate) struct Served {
     /// Class names of outputs.
     pub(crate) labels: BTreeMap<String, Vec<String>>,
     model: Arc<Model>,
-    /// Unlike any other's, also of an earlier load of the same version.
-    id: u64,
-    queue_limit: usize,
-    priority: Priority,
+    /// Whom it is to the scheduler: another than at an earlier load of the same version.
+    class: Arc<Class>,
+    /// `None` where requests run one by one.
+    batches: Option<Batches>,
     meters: Meters,
     loader: Loader,
 }
@@ -89,7 +95,11 @@ impl Served {
         let narrowing = narrowing(settings);
         let source = Source { path: &found.file, narrowing: &narrowing, cache: defaults.cache.as_ref() };
         let precision = settings.precision.map_or(defaults.limits.precision, Into::into);
-        let limits = Limits { precision, ..defaults.limits };
+        let max_batch = settings.max_batch.unwrap_or(defaults.max_batch);
+        let batches = (max_batch > 1).then(|| Batches::new(max_batch));
+        let most = batches.as_ref().and_then(|_| NonZeroUsize::new(Batches::programs(max_batch)));
+        let programs = most.unwrap_or(defaults.limits.programs);
+        let limits = Limits { precision, programs, ..defaults.limits };
         let model = Model::load(&source, &owner, limits, terms, arena)?;
         if model.precision() != precision {
             let (asked, used) = (precision.name(), model.precision().name());
@@ -103,7 +113,18 @@ impl Served {
         check_labels(model.signature(), settings)?;
         for shapes in first_shapes(model.signature(), settings)? {
             model.program(&shapes)?;
+            if let Some(batches) = &batches {
+                batches.prepare(&shapes, &model);
+            }
         }
+        let class = Class {
+            model: NEXT.fetch_add(1, Ordering::Relaxed),
+            queue_limit: settings.queue_limit.unwrap_or(defaults.queue_limit),
+            priority: Priority::new(settings.priority),
+            share: settings.share,
+            max_delay: settings.max_delay.unwrap_or(defaults.max_delay),
+            services: Services::default(),
+        };
         Ok(Served {
             name: name.into(),
             version: found.version.to_string(),
@@ -111,9 +132,8 @@ impl Served {
             stats: Stats::default(),
             labels: settings.labels.clone(),
             model: Arc::new(model),
-            id: NEXT.fetch_add(1, Ordering::Relaxed),
-            queue_limit: settings.queue_limit.unwrap_or(defaults.queue_limit),
-            priority: Priority::new(settings.priority),
+            class: Arc::new(class),
+            batches,
             meters: Meters::new(metrics, name, found.version),
             loader: registry.loader.clone(),
         })
@@ -134,14 +154,9 @@ impl Served {
         self.model.signature()
     }
 
-    /// What the queue needs to know.
-    pub(crate) fn class(&self) -> Class {
-        Class {
-            model: self.id,
-            queue_limit: self.queue_limit,
-            priority: self.priority,
-            service: self.stats.service(),
-        }
+    /// The model as the scheduler sees it.
+    pub(crate) fn class(&self) -> &Arc<Class> {
+        &self.class
     }
 
     /// The programs that are prepared.
@@ -149,30 +164,51 @@ impl Served {
         self.model.programs()
     }
 
-    /// The program for these inputs; one that is not ready is prepared by the loader.
+    /// What these inputs can be run by, and their rows; a program that is not ready is prepared by the loader.
     ///
     /// # Errors
     /// As [`Model::program`].
-    pub(crate) async fn program(&self, inputs: &[Tensor]) -> Result<Arc<Program>, Error> {
+    pub(crate) async fn runs(&self, inputs: &[Tensor]) -> Result<(Arc<Runs>, usize), Error> {
+        let open = self.batches.as_ref().and_then(|batches| batches.runs(inputs, &self.model, &self.loader));
+        if let Some(open) = open {
+            return Ok(open);
+        }
         let shapes: Vec<Shape> = inputs.iter().map(|tensor| tensor.shape().into()).collect();
-        if let Some(program) = self.model.ready_program(&shapes) {
+        let program = match self.program(&shapes).await {
+            // What groups hold may be what is missing.
+            Err(Error::DoesNotFit(_)) if self.batches.as_ref().is_some_and(Batches::clear) => {
+                self.program(&shapes).await
+            }
+            found => found,
+        };
+        let rows = self.rows_of_shapes(inputs.iter().map(Tensor::shape));
+        Ok((Arc::new(Runs::alone(rows, program?)), rows))
+    }
+
+    async fn program(&self, shapes: &[Shape]) -> Result<Arc<Program>, Error> {
+        if let Some(program) = self.model.ready_program(shapes) {
             return Ok(program);
         }
-        let model = Arc::clone(&self.model);
+        let (model, shapes) = (Arc::clone(&self.model), shapes.to_vec());
         let prepared = self.loader.run(move || model.program(&shapes)).await;
         prepared.unwrap_or_else(|_| {
             Err(Error::Panicked { reason: "the preparation ended without a result".into() })
         })
     }
 
-    /// Rows that a request of these inputs infers: its first axis where that is open, else one.
-    pub(crate) fn batch(&self, inputs: &[Tensor]) -> u64 {
+    /// Rows that a run of these input shapes infers: the first axis where that is open, else one.
+    fn rows_of_shapes<'a>(&self, mut shapes: impl Iterator<Item = &'a [usize]>) -> usize {
         let open = |dims: &Vec<Dim>| dims.first().is_some_and(|dim| !matches!(dim, Dim::Fixed(_)));
         let first = self.signature().inputs.first().and_then(|port| port.dims.as_ref());
-        match (first.is_some_and(open), inputs.first().and_then(|tensor| tensor.shape().first())) {
-            (true, Some(&rows)) => rows as u64,
+        match (first.is_some_and(open), shapes.next().and_then(|shape| shape.first())) {
+            (true, Some(&rows)) => rows,
             _ => 1,
         }
+    }
+
+    /// Rows that a run of this program infers.
+    pub(crate) fn rows_of(&self, program: &Program) -> usize {
+        self.rows_of_shapes(program.shapes().iter().map(|shape| shape.as_slice()))
     }
 
     /// Enters a finished request in the metrics.

@@ -21,7 +21,8 @@ pub(crate) struct ModelSettings {
     /// Most rows that are run together, 1 to 65536. Default none: `max_batch` in `[batching]`.
     #[serde(deserialize_with = "values::count::<_, _, 1, 65536>")]
     pub(crate) max_batch: Option<usize>,
-    /// How long a request waits for others. Default none: `max_delay` in `[batching]`.
+    /// How long a request may wait for a steady lane, and for others to run with it, before a burst lane will do.
+    /// Default none: `max_delay` in `[batching]`.
     #[serde(deserialize_with = "values::duration")]
     pub(crate) max_delay: Option<Duration>,
     /// A size, from 1, for each dimension that the model names and leaves open.
@@ -35,6 +36,10 @@ pub(crate) struct ModelSettings {
     /// Who gets a free lane when several models wait, 0 to 9, the higher first. Default 5.
     #[serde(deserialize_with = "priority")]
     pub(crate) priority: u8,
+    /// The part of the steady lanes' time, 0 to 1, that the model gets before others as long as it has work for it.
+    /// Default 0: none.
+    #[serde(deserialize_with = "values::share")]
+    pub(crate) share: f64,
     /// Never unload this model to make room for another. Default false.
     pub(crate) pin: bool,
     /// The most bytes that the model may hold, of the slab and of host memory. Default none: what is free.
@@ -81,6 +86,7 @@ impl Default for ModelSettings {
             constants: BTreeMap::new(),
             prepare: Vec::new(),
             priority: DEFAULT_PRIORITY,
+            share: 0.0,
             pin: false,
             memory_limit: None,
             labels: BTreeMap::new(),

@@ -52,10 +52,10 @@ pub(crate) struct Stats {
     pub(crate) inferences: AtomicU64,
     /// Milliseconds since 1970 of the last request.
     pub(crate) last_inference_ms: AtomicU64,
+    /// Runs that succeeded: a batch of 8 counts 1, however many requests brought it.
+    pub(crate) executions: AtomicU64,
     /// Runs by batch size: input, compute and output together with their count.
     batches: Mutex<BTreeMap<u64, BatchSpent>>,
-    /// Smoothed time of a run, nanoseconds; 0 before the first.
-    service_ns: AtomicU64,
 }
 
 /// Runs of one batch size, nanoseconds.
@@ -68,15 +68,17 @@ pub(crate) struct BatchSpent {
 }
 
 impl Stats {
-    /// Counts a request that got its result.
-    pub(crate) fn succeeded(&self, batch: u64, spent: Spent) {
+    /// Counts a request of so many rows that got its result, and the run of `led` rows where it was the first of it.
+    pub(crate) fn succeeded(&self, rows: u64, led: Option<u64>, spent: Spent) {
         self.success.add(spent.total);
         self.queue.add(spent.queue);
         self.input.add(spent.input);
         self.compute.add(spent.compute);
         self.output.add(spent.output);
-        self.inferences.fetch_add(batch, Relaxed);
+        self.inferences.fetch_add(rows, Relaxed);
         self.touch();
+        let Some(batch) = led else { return };
+        self.executions.fetch_add(1, Relaxed);
         let mut batches = self.batches.lock().unwrap_or_else(PoisonError::into_inner);
         // A client can send any batch size; past this many kinds they are counted together in the totals only.
         const KINDS: usize = 256;
@@ -87,24 +89,12 @@ impl Stats {
             entry.compute_ns += nanos(spent.compute);
             entry.output_ns += nanos(spent.output);
         }
-        drop(batches);
-        self.smooth(nanos(spent.compute));
     }
 
     /// Counts a request that reached the model and got an error.
     pub(crate) fn failed(&self, took: Duration) {
         self.fail.add(took);
         self.touch();
-    }
-
-    /// A run that answered nobody took so long; what counts requests does not count it.
-    pub(crate) fn expect_service(&self, took: Duration) {
-        self.service_ns.store(nanos(took), Relaxed);
-    }
-
-    /// How long a run took lately; zero before the first.
-    pub(crate) fn service(&self) -> Duration {
-        Duration::from_nanos(self.service_ns.load(Relaxed))
     }
 
     /// Runs by batch size.
@@ -115,13 +105,6 @@ impl Stats {
     fn touch(&self) {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         self.last_inference_ms.store(u64::try_from(now.as_millis()).unwrap_or(u64::MAX), Relaxed);
-    }
-
-    /// An exponential average over about the last eight runs; a lost update between two threads does no harm.
-    fn smooth(&self, ns: u64) {
-        let before = self.service_ns.load(Relaxed);
-        let after = if before == 0 { ns } else { before - before / 8 + ns / 8 };
-        self.service_ns.store(after, Relaxed);
     }
 }
 

@@ -1,29 +1,16 @@
-//! The hall where jobs wait for lanes: who gets which, and who wakes whom.
+//! The hall where jobs wait for lanes: who takes which, and who wakes whom. What runs next is the desk's to say.
 //!
 //! It does not know what a job or a workspace is, so that a model checker can take it in: `tests/loom` runs it in every
 //! interleaving of a few threads. Whoever waits in [`Hall::next`] is a worker; there is one for each lane at least.
 
-use super::bursts::Bursts;
-use super::queue::{Admission, Class, Lanes, Place, Queue};
+use super::class::{Admission, Class};
+use super::desk::{Desk, LaneSize, Needs, Next, Place, Pressure, Refused, Start};
 use super::sync::{Condvar, Mutex, MutexGuard};
-use plimsoll_engine::lane::{Lane, Pool, Want};
-use std::sync::PoisonError;
+use plimsoll_engine::lane::{Lane, Pool};
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-/// A run that takes less than this is not worth a thread of its own: to wake one, and to be woken by it, takes
-/// tens of microseconds each, and an async thread may well be busy for as long as that.
-const SHORT: Duration = Duration::from_micros(200);
-
-/// What can wait.
-pub(crate) trait Needs {
-    /// Bytes of workspace that it needs.
-    fn need_bytes(&self) -> u64;
-
-    /// The lanes that it may have.
-    fn want(&self) -> Want;
-}
-
-/// The queue and the lanes.
+/// The queues and the lanes.
 pub(crate) struct Hall<J, T> {
     state: Mutex<State<J>>,
     /// There is a job and a lane for it, or the end has come.
@@ -33,31 +20,34 @@ pub(crate) struct Hall<J, T> {
 }
 
 struct State<J> {
-    queue: Queue<J>,
-    bursts: Bursts,
+    desk: Desk<J>,
     closed: bool,
 }
 
 /// A job that was let in.
 pub(crate) enum Entered<J, T> {
     /// It is short and a lane is idle: whoever brings it runs it, and gives the lane back.
-    Now(Lane<T>, J),
+    Now(Turn<J, T>),
     /// A worker will run it.
     Waits(Place),
 }
 
-/// What a worker has to do: run the job, and give the lane back.
+/// Jobs to be run together, and the lane to run them in, which has to be given back.
 pub(crate) struct Turn<J, T> {
     pub(crate) lane: Lane<T>,
-    pub(crate) job: J,
-    /// Whether a burst begins with it.
+    /// In the order in which they came; one at least.
+    pub(crate) jobs: Vec<J>,
+    /// Which of the first job's buckets.
+    pub(crate) bucket: usize,
+    /// Whether a burst begins with them.
     pub(crate) begins_burst: bool,
 }
 
 impl<J: Needs, T> Hall<J, T> {
-    /// An empty hall with these lanes.
+    /// An empty hall with these lanes, which nobody else may take.
     pub(crate) fn new(lanes: Pool<T>) -> Hall<J, T> {
-        let state = State { queue: Queue::new(), bursts: Bursts::default(), closed: false };
+        let sizes = lanes.sizes().map(|(bytes, burst)| LaneSize { bytes, burst }).collect();
+        let state = State { desk: Desk::new(sizes), closed: false };
         Hall { state: Mutex::new(state), work: Condvar::new(), lanes }
     }
 
@@ -68,78 +58,120 @@ impl<J: Needs, T> Hall<J, T> {
     pub(crate) fn enter(
         &self,
         job: J,
-        class: Class,
+        class: &Arc<Class>,
         now: Instant,
         deadline: Instant,
-    ) -> Result<Entered<J, T>, Admission> {
+    ) -> Result<Entered<J, T>, Refused> {
         let mut state = self.state();
         if state.closed {
-            return Err(Admission::Closed);
+            return Err(Refused { why: Admission::Closed, begins_shedding: false });
         }
-        let short = !class.service.is_zero() && class.service < SHORT;
-        if short
-            && state.queue.len() == 0
-            && let Some(lane) = self.lanes.take(job.need_bytes(), Want::Steady)
-        {
-            return Ok(Entered::Now(lane, job));
+        match state.desk.enter(job, class, now, deadline)? {
+            super::desk::Entered::Now(start) => {
+                let turn = self.turn(start);
+                turn.map(Entered::Now).ok_or(Refused { why: Admission::Closed, begins_shedding: false })
+            }
+            super::desk::Entered::Waits(place) => {
+                let worth_a_look = state.desk.has_idle_lane();
+                drop(state);
+                if worth_a_look {
+                    self.work.notify_one();
+                }
+                Ok(Entered::Waits(place))
+            }
         }
-        let steady = self.lanes.counters().steady;
-        let count = u32::try_from(steady.lanes).unwrap_or(u32::MAX);
-        let lanes = Lanes { count, busy: steady.busy == steady.lanes };
-        let place = state.queue.push(job, class, now, deadline, lanes)?;
-        drop(state);
-        self.work.notify_one();
-        Ok(Entered::Waits(place))
     }
 
-    /// The first job for which there is a lane, or `None` when the end has come and nothing waits. A job may pass one
-    /// before it that needs more workspace: it takes no lane that the other could use.
+    /// The first jobs for which there is a lane, or `None` when the end has come and nothing waits.
     pub(crate) fn next(&self) -> Option<Turn<J, T>> {
         let mut state = self.state();
         loop {
-            let lane = |job: &J| self.lanes.take(job.need_bytes(), job.want());
-            if let Some((lane, job)) = state.queue.pop_with(lane) {
-                let begins_burst = lane.is_burst() && state.bursts.taken(Instant::now());
-                return Some(Turn { lane, job, begins_burst });
-            }
-            if state.closed && state.queue.len() == 0 {
+            let wake = match state.desk.next(Instant::now()) {
+                Next::Start(start) => {
+                    let more = state.desk.waiting() > 0 && state.desk.has_idle_lane();
+                    drop(state);
+                    if more {
+                        self.work.notify_one();
+                    }
+                    return self.turn(start);
+                }
+                Next::Wait(wake) => wake,
+            };
+            if state.closed && state.desk.waiting() == 0 {
                 // A lane that comes back wakes one, and more may wait than lanes are still to come back.
                 self.work.notify_all();
                 return None;
             }
-            state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = match wake {
+                None => self.work.wait(state).unwrap_or_else(PoisonError::into_inner),
+                Some(at) => {
+                    let left = at.saturating_duration_since(Instant::now());
+                    self.work.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
         }
     }
 
-    /// Takes a lane back, and wakes a worker where there may be something to do.
-    pub(crate) fn give_back(&self, lane: Lane<T>) {
-        let burst = lane.is_burst();
-        // Before the lock: a worker that finds no lane under the lock waits before this can look at the queue.
-        drop(lane);
+    /// Takes a lane back. `ran` says how long the run took where that is worth remembering.
+    pub(crate) fn give_back(&self, lane: Lane<T>, ran: Option<Duration>) {
         let mut state = self.state();
-        if burst {
-            state.bursts.given_back(Instant::now());
-        }
-        let more = state.queue.len() > 0 || state.closed;
+        self.back(&mut state, lane, ran);
+        let more = state.desk.waiting() > 0 || state.closed;
         drop(state);
         if more {
             self.work.notify_one();
         }
     }
 
-    /// Takes a job out, if it still waits.
-    pub(crate) fn withdraw(&self, place: Place) -> Option<J> {
-        self.state().queue.remove(place)
+    /// Takes a lane back from a worker, and gives it what is next where something can begin at once.
+    pub(crate) fn exchange(&self, lane: Lane<T>, ran: Option<Duration>) -> Option<Turn<J, T>> {
+        let mut state = self.state();
+        self.back(&mut state, lane, ran);
+        let next = state.desk.next(Instant::now());
+        let more = state.desk.waiting() > 0 && state.desk.has_idle_lane();
+        let woken = more || state.closed;
+        drop(state);
+        if woken {
+            self.work.notify_one();
+        }
+        match next {
+            Next::Start(start) => self.turn(start),
+            Next::Wait(_) => None,
+        }
     }
 
-    /// Bytes of the largest lane that will do.
-    pub(crate) fn largest_bytes(&self, want: Want) -> u64 {
-        self.lanes.largest_bytes(want)
+    fn back(&self, state: &mut State<J>, lane: Lane<T>, ran: Option<Duration>) {
+        let index = lane.index();
+        // To the pool first: what the desk calls idle can be taken.
+        drop(lane);
+        state.desk.done(index, Instant::now(), ran);
+    }
+
+    /// The lane itself. The desk gave it to this caller alone, so it is there.
+    fn turn(&self, start: Start<J>) -> Option<Turn<J, T>> {
+        let Start { lane, jobs, bucket, begins_burst } = start;
+        let lane = self.lanes.take_at(lane)?;
+        Some(Turn { lane, jobs, bucket, begins_burst })
+    }
+
+    /// Takes a job out, if it still waits.
+    pub(crate) fn withdraw(&self, place: Place) -> Option<J> {
+        self.state().desk.withdraw(place)
     }
 
     /// Jobs that wait.
     pub(crate) fn queued(&self) -> usize {
-        self.state().queue.len()
+        self.state().desk.waiting()
+    }
+
+    /// How hard the server is pressed.
+    pub(crate) fn pressure(&self) -> Pressure {
+        self.state().desk.pressure(Instant::now())
+    }
+
+    /// The lanes.
+    pub(crate) fn lanes(&self) -> &Pool<T> {
+        &self.lanes
     }
 
     /// Lets no further job in; workers end once those that wait are done.

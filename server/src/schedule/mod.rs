@@ -1,16 +1,25 @@
-//! Admission, the queue and the workers: a request's way to a lane and back.
+//! Admission, the queues and the workers: a request's way to a lane and back.
 //!
-//! Any model runs on any lane. A job is run by a worker, a thread that owns its lane for that long; only a run so
-//! short that the hand-over would cost more is done by the thread that brings it, where a lane is idle.
+//! Any model runs on any lane. Requests that wait are run together where their shapes agree beyond the first axis. A job is
+//! run by a worker, a thread that owns its lane for that long; only a run so short that the hand-over would cost more is
+//! done by the thread that brings it, where a lane is idle.
 
-mod bursts;
+mod class;
+mod desk;
 mod hall;
-mod queue;
+mod job;
+mod services;
+#[cfg(test)]
+mod simulation;
+mod spell;
 mod sync;
 mod worker;
 
-pub(crate) use queue::{Admission, Class, Priority};
-pub(crate) use worker::{Failed, Scheduler};
+pub(crate) use class::{Admission, Class, Priority};
+pub(crate) use desk::Pressure;
+pub(crate) use job::{Asked, Failed, Runs};
+pub(crate) use services::Services;
+pub(crate) use worker::{Begins, Scheduler};
 
 #[cfg(test)]
 mod tests;

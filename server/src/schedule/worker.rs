@@ -1,61 +1,37 @@
-//! The workers: who runs a job, and how its answer gets back.
+//! The workers: who runs jobs, and how their answers get back.
 
-use super::hall::{Entered, Hall, Needs, Turn};
-use super::queue::{Admission, Class, Place};
+use super::class::{Admission, Class};
+use super::desk::{Place, Pressure};
+use super::hall::{Entered, Hall, Turn};
+use super::job::{Asked, Done, Failed, Job};
 use plimsoll_engine::error::Error;
 use plimsoll_engine::lane::{Lane, Pool, Want};
 use plimsoll_engine::program::{Program, Workspace};
 use plimsoll_engine::tensor::Tensor;
+use smallvec::SmallVec;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
-/// One admitted request.
-struct Job {
-    program: Arc<Program>,
-    want: Want,
-    inputs: Vec<Tensor>,
-    /// Whatever must live as long as the inputs, such as their share of a budget.
-    held: Box<dyn Send>,
-    deadline: Instant,
-    entered: Instant,
-    reply: oneshot::Sender<Result<Done, Failed>>,
-}
-
-/// A finished run.
-#[derive(Debug)]
-pub(crate) struct Done {
-    /// The outputs in the signature's order.
-    pub(crate) outputs: Vec<Tensor>,
-    /// Time in the queue.
-    pub(crate) queued: Duration,
-    /// Time of the run.
-    pub(crate) computed: Duration,
-}
-
-/// Why an admitted job has no result.
-#[derive(Debug)]
-pub(crate) enum Failed {
-    /// Its deadline passed.
-    Expired {
-        /// Whether it was running by then; what had not begun was not run.
-        begun: bool,
-    },
-    /// The run failed.
-    Run(Error),
-    /// The worker is gone.
-    Lost,
-}
-
 type Workers = Hall<Job, Workspace>;
 
-/// Told when a burst begins: by whose run, and the bytes of the lane that it takes.
-pub(crate) type OnBurst = Box<dyn Fn(&str, u64) + Send + Sync>;
+/// What begins: told once, until it has been quiet for a while.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Begins {
+    /// A burst lane of so many bytes is taken.
+    Burst(u64),
+    /// A request is refused.
+    Shedding,
+}
+
+/// Told what begins, and with whose request.
+pub(crate) type Tell = Box<dyn Fn(Begins, &str) + Send + Sync>;
 
 /// The queue, the lanes and the workers.
 pub(crate) struct Scheduler {
     hall: Arc<Workers>,
+    tell: Arc<Tell>,
     workers: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -64,49 +40,45 @@ impl Scheduler {
     ///
     /// # Errors
     /// The threads cannot be started.
-    pub(crate) fn start(lanes: Pool<Workspace>, on_burst: OnBurst) -> anyhow::Result<Scheduler> {
+    pub(crate) fn start(lanes: Pool<Workspace>, tell: Tell) -> anyhow::Result<Scheduler> {
         let counters = lanes.counters();
-        let (hall, on_burst) = (Arc::new(Hall::new(lanes)), Arc::new(on_burst));
+        let (hall, tell) = (Arc::new(Hall::new(lanes)), Arc::new(tell));
         let workers = (0..counters.steady.lanes + counters.burst.lanes)
             .map(|at| {
-                let (hall, on_burst) = (Arc::clone(&hall), Arc::clone(&on_burst));
+                let (hall, tell) = (Arc::clone(&hall), Arc::clone(&tell));
                 let thread = std::thread::Builder::new().name(format!("worker-{at}"));
-                Ok(thread.spawn(move || work(&hall, &on_burst))?)
+                Ok(thread.spawn(move || work(&hall, &tell))?)
             })
             .collect::<anyhow::Result<_>>()?;
-        Ok(Scheduler { hall, workers: Mutex::new(workers) })
+        Ok(Scheduler { hall, tell, workers: Mutex::new(workers) })
     }
 
     /// Admits a request, or says at once why not. A short run for which a lane is idle is done before this returns.
     ///
     /// # Errors
     /// The model's queue is full, the deadline cannot be met, or the end has come.
-    pub(crate) fn submit(
-        &self,
-        class: Class,
-        program: Arc<Program>,
-        want: Want,
-        inputs: Vec<Tensor>,
-        held: Box<dyn Send>,
-        deadline: Instant,
-    ) -> Result<Ticket, Admission> {
+    pub(crate) fn submit(&self, class: &Arc<Class>, asked: Asked) -> Result<Ticket, Admission> {
         let (reply, answer) = oneshot::channel();
-        let entered = Instant::now();
-        let job = Job { program, want, inputs, held, deadline, entered, reply };
+        let (entered, deadline) = (Instant::now(), asked.deadline);
+        let program = asked.runs.covering(asked.rows).map(|(_, program)| Arc::clone(program));
+        let job = Job { asked, entered, reply };
         let hall = Arc::clone(&self.hall);
-        let place = match self.hall.enter(job, class, entered, deadline)? {
-            Entered::Waits(place) => Some(place),
-            Entered::Now(lane, job) => {
-                run(&hall, lane, job);
+        let place = match self.hall.enter(job, class, entered, deadline) {
+            Ok(Entered::Waits(place)) => Some(place),
+            Ok(Entered::Now(Turn { mut lane, jobs, bucket, .. })) => {
+                let ran = run(&mut lane, jobs, bucket);
+                hall.give_back(lane, ran.took);
+                ran.reply();
                 None
+            }
+            Err(refused) => {
+                if refused.begins_shedding {
+                    (self.tell)(Begins::Shedding, program.as_ref().map_or("", |program| program.owner()));
+                }
+                return Err(refused.why);
             }
         };
         Ok(Ticket { hall, place, deadline, answer })
-    }
-
-    /// Bytes of the largest lane that will do.
-    pub(crate) fn largest_bytes(&self, want: Want) -> u64 {
-        self.hall.largest_bytes(want)
     }
 
     /// Jobs that wait.
@@ -114,56 +86,106 @@ impl Scheduler {
         self.hall.queued()
     }
 
+    /// How hard the server is pressed.
+    pub(crate) fn pressure(&self) -> Pressure {
+        self.hall.pressure()
+    }
+
+    /// Bytes of the largest lane that will do.
+    pub(crate) fn largest_bytes(&self, want: Want) -> u64 {
+        self.hall.lanes().largest_bytes(want)
+    }
+
     /// Refuses further jobs, lets the workers finish those admitted, and waits for them.
     pub(crate) fn finish(&self) {
         self.hall.close();
         let workers = std::mem::take(&mut *self.workers.lock().unwrap_or_else(PoisonError::into_inner));
         for worker in workers {
-            // A worker that panicked has dropped its job's reply: its caller knows.
+            // A worker that panicked has dropped its jobs' replies: their callers know.
             let _ = worker.join();
         }
     }
 }
 
-impl Needs for Job {
-    fn need_bytes(&self) -> u64 {
-        self.program.workspace_bytes() as u64
-    }
-
-    fn want(&self) -> Want {
-        self.want
-    }
-}
-
-/// A worker: takes a job and a lane for it, again and again.
-fn work(hall: &Workers, on_burst: &OnBurst) {
-    while let Some(Turn { lane, job, begins_burst }) = hall.next() {
-        if begins_burst {
-            on_burst(job.program.owner(), lane.bytes());
+/// A worker: takes jobs and a lane for them, again and again.
+fn work(hall: &Workers, tell: &Tell) {
+    let mut next = hall.next();
+    while let Some(Turn { mut lane, jobs, bucket, begins_burst }) = next {
+        if begins_burst && let Some((_, program)) = jobs.first().and_then(|job| job.asked.runs.at(bucket)) {
+            tell(Begins::Burst(lane.bytes()), program.owner());
         }
-        run(hall, lane, job);
+        let ran = run(&mut lane, jobs, bucket);
+        next = hall.exchange(lane, ran.took);
+        // The lane is idle or at work again by now: whoever asks next finds it so.
+        ran.reply();
+        next = next.or_else(|| hall.next());
     }
 }
 
-/// Runs a job on a lane, gives the lane back and answers.
-fn run(hall: &Workers, mut lane: Lane<Workspace>, job: Job) {
-    let Job { program, inputs, held, deadline, entered, reply, .. } = job;
+type Answer = Result<Done, Failed>;
+
+/// What a run has come to.
+struct Ran {
+    answers: Vec<(oneshot::Sender<Answer>, Answer)>,
+    /// How long it took, where it tells of the runs to come.
+    took: Option<Duration>,
+}
+
+impl Ran {
+    fn reply(self) {
+        for (reply, answer) in self.answers {
+            // Whoever does not wait any more has gone.
+            let _ = reply.send(answer);
+        }
+    }
+}
+
+/// Runs jobs together in a lane.
+fn run(lane: &mut Lane<Workspace>, jobs: Vec<Job>, bucket: usize) -> Ran {
     let started = Instant::now();
-    let result = if started >= deadline {
-        Err(Failed::Expired { begun: false })
-    } else {
-        let mut outputs = vec![];
-        program
-            .run(&mut lane.workspace(), &inputs, &mut outputs)
-            .map(|()| Done { outputs, queued: started - entered, computed: started.elapsed() })
-            .map_err(Failed::Run)
+    let (alive, expired): (Vec<Job>, Vec<Job>) =
+        jobs.into_iter().partition(|job| started < job.asked.deadline);
+    let late = |job: Job| (job.reply, Err(Failed::Expired { begun: false }));
+    let mut ran = Ran { answers: expired.into_iter().map(late).collect(), took: None };
+    let Some((rows, program)) = alive.first().and_then(|first| first.asked.runs.at(bucket)).cloned() else {
+        return ran;
     };
-    // The inputs lie in the request's body, whose bytes are budgeted (`held`), and the program may be all that is left of a
-    // model that was unloaded: both go before anyone is told.
-    drop((inputs, held, program));
-    // The lane too: whoever asks next finds it idle.
-    hall.give_back(lane);
-    let _ = reply.send(result);
+    let results: Vec<Result<Outputs, Failed>> = match together(lane, &alive, &program) {
+        Ok(outputs) => {
+            ran.took = Some(started.elapsed());
+            outputs.into_iter().map(Ok).collect()
+        }
+        Err(error) if alive.len() == 1 => vec![Err(Failed::Run(error))],
+        // What is wrong with one must not hurt the others: each is tried by itself.
+        Err(_) => alive.iter().map(|job| by_itself(lane, &job.asked)).collect(),
+    };
+    for (at, (job, answer)) in alive.into_iter().zip(results).enumerate() {
+        let Job { asked, entered, reply } = job;
+        let done = |outputs| Done {
+            outputs,
+            queued: started - entered,
+            computed: started.elapsed(),
+            led: (at == 0).then_some(rows),
+        };
+        // The inputs lie in the request's body, whose bytes are budgeted, and the program may be all that is left of a
+        // model that was unloaded: both go before anyone is told.
+        drop(asked);
+        ran.answers.push((reply, answer.map(done)));
+    }
+    ran
+}
+
+type Outputs = Vec<Tensor>;
+
+fn together(lane: &mut Lane<Workspace>, jobs: &[Job], program: &Program) -> Result<Vec<Outputs>, Error> {
+    let inputs: SmallVec<[&[Tensor]; 1]> = jobs.iter().map(|job| job.asked.inputs.as_slice()).collect();
+    program.run_together(&mut lane.workspace(), &inputs)
+}
+
+fn by_itself(lane: &mut Lane<Workspace>, asked: &Asked) -> Result<Outputs, Failed> {
+    let (_, program) = asked.runs.covering(asked.rows).ok_or(Failed::Lost)?;
+    let outputs = program.run_together(&mut lane.workspace(), &[&asked.inputs]).map_err(Failed::Run);
+    outputs?.pop().ok_or(Failed::Lost)
 }
 
 /// An admitted job's claim to its answer. Dropping it takes the job out of the queue if it still waits there.
@@ -172,7 +194,7 @@ pub(crate) struct Ticket {
     /// Where the job waits, as far as this ticket knows; `None` once it has been answered.
     place: Option<Place>,
     deadline: Instant,
-    answer: oneshot::Receiver<Result<Done, Failed>>,
+    answer: oneshot::Receiver<Answer>,
 }
 
 impl Ticket {

@@ -21,7 +21,7 @@ use lane::{Lane, Pool, Want};
 use loom::sync::atomic::{AtomicBool, Ordering};
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
-use schedule::{Class, Entered, Hall, Needs, Priority, Turn};
+use schedule::{Bucket, Class, Entered, Hall, Needs, Priority, Services, Turn};
 use std::time::{Duration, Instant};
 
 /// Runs `test` in every interleaving with so many preemptions at most: few are enough for such errors to show.
@@ -65,12 +65,20 @@ fn a_lane_is_handed_to_one_at_a_time() {
 struct Job(u64);
 
 impl Needs for Job {
-    fn need_bytes(&self) -> u64 {
-        self.0
-    }
-
     fn want(&self) -> Want {
         Want::BurstToo
+    }
+
+    fn rows(&self) -> usize {
+        1
+    }
+
+    fn group(&self) -> Option<u64> {
+        None
+    }
+
+    fn bucket(&self, at: usize) -> Option<Bucket> {
+        (at == 0).then_some(Bucket { rows: 1, bytes: self.0 })
     }
 }
 
@@ -102,13 +110,24 @@ struct World {
     workers: Vec<thread::JoinHandle<()>>,
 }
 
-fn class(service: Duration) -> Class {
-    Class { model: 1, queue_limit: 9, priority: Priority::new(5), service }
+fn class(service: Duration) -> std::sync::Arc<Class> {
+    let (services, max_delay) = (Services::default(), Duration::ZERO);
+    if !service.is_zero() {
+        services.reset(1, service);
+    }
+    std::sync::Arc::new(Class {
+        model: 1,
+        queue_limit: 9,
+        priority: Priority::new(5),
+        share: 0.0,
+        max_delay,
+        services,
+    })
 }
 
 fn enter(hall: &Hall<Job, ()>, need_bytes: u64, service: Duration) -> Entered<Job, ()> {
     let (now, hour) = (Instant::now(), Duration::from_secs(3600));
-    hall.enter(Job(need_bytes), class(service), now, now + hour).ok().unwrap()
+    hall.enter(Job(need_bytes), &class(service), now, now + hour).ok().unwrap()
 }
 
 impl World {
@@ -120,11 +139,13 @@ impl World {
         let workers = (0..count).map(|_| {
             let (hall, done, holders) = (Arc::clone(&hall), Arc::clone(&done), Arc::clone(&holders));
             thread::spawn(move || {
-                while let Some(Turn { lane, job, .. }) = hall.next() {
-                    assert!(lane.bytes() >= job.0);
+                let mut next = hall.next();
+                while let Some(Turn { lane, jobs, .. }) = next {
+                    assert!(jobs.iter().all(|job| lane.bytes() >= job.0));
                     holders.hold(&lane);
-                    hall.give_back(lane);
+                    next = hall.exchange(lane, None);
                     done.add();
+                    next = next.or_else(|| hall.next());
                 }
             })
         });
@@ -138,8 +159,8 @@ impl World {
 
     /// Brings a job, and runs it here where it is to be run at once.
     fn bring(&self, need_bytes: u64, service: Duration) {
-        if let Entered::Now(lane, _) = self.enter(need_bytes, service) {
-            self.hall.give_back(lane);
+        if let Entered::Now(turn) = self.enter(need_bytes, service) {
+            self.hall.give_back(turn.lane, None);
             self.done.add();
         }
     }
@@ -203,11 +224,11 @@ fn small_and_large_jobs_are_all_done_on_a_steady_and_a_burst_lane() {
 fn workers_that_can_use_no_lane_end_too() {
     model(2, || {
         let world = World::new(&[100, 1, 1], &[]);
-        let Entered::Now(lane, _) = world.enter(100, SHORT) else { panic!("a lane is idle") };
+        let Entered::Now(Turn { lane, .. }) = world.enter(100, SHORT) else { panic!("a lane is idle") };
         world.bring(100, LONG);
         world.hall.close();
         // All workers have seen the end by now, or some, and what waits can be done only after this.
-        world.hall.give_back(lane);
+        world.hall.give_back(lane, None);
         world.ended(1);
     });
 }

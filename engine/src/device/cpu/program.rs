@@ -7,12 +7,11 @@ use super::block::Block;
 use super::lane::CpuLane;
 use super::weights::{Reader, bring};
 use crate::device::weights::{Packing, Piece, Wanted, WeightStore, Weights, among};
-use crate::device::{self, Constants, GiveRoom, Held, Kept, Lane, NoKernel, Runnable};
+use crate::device::{self, Batch, Constants, GiveRoom, Held, Kept, Lane, NoKernel, Runnable};
 use crate::error::Error;
 use crate::graph::Graph;
 use crate::plan::{Layout, Operand, Place, Plan};
 use crate::tensor::Tensor;
-use bytes::Bytes;
 use smallvec::SmallVec;
 use std::any::Any;
 use std::marker::PhantomData;
@@ -151,17 +150,16 @@ impl Runnable for CpuProgram {
     fn run(
         &self,
         lane: &mut dyn Lane,
-        inputs: &[Tensor],
-        outputs: &mut Vec<Tensor>,
+        batch: Batch<'_>,
+        outputs: &mut [Vec<Tensor>],
         now: u64,
     ) -> Result<(), Error> {
         let lane = (lane as &mut dyn Any).downcast_mut::<CpuLane>();
         let Some(CpuLane { block: workspace, threads, .. }) = lane else { return Err(anothers("lane")) };
         assert!(workspace.len() as u64 >= self.plan.workspace_bytes, "a workspace that is too small");
-        for (tensor, operand) in inputs.iter().zip(&self.plan.layout.inputs) {
-            let bytes = tensor.as_bytes().map(|bytes| bytes.as_ref()).unwrap_or_default();
+        for (input, operand) in self.plan.layout.inputs.iter().enumerate() {
             let at = self.offset(operand);
-            workspace.bytes_mut()[at..at + bytes.len()].copy_from_slice(bytes);
+            batch.gather(input, &mut workspace.bytes_mut()[at..at + operand.bytes()]);
         }
         // Nobody moves or evicts the weights while they are held.
         let held: SmallVec<[Held<'_>; 4]> = self.weights.iter().map(|weights| weights.hold(now)).collect();
@@ -178,12 +176,10 @@ impl Runnable for CpuProgram {
                 lent: PhantomData,
             })?;
         }
-        outputs.clear();
         for operand in &self.plan.layout.outputs {
             let at = self.offset(operand);
-            let len = operand.shape.iter().product::<usize>() * operand.dtype.size_bytes().unwrap_or(1);
-            let bytes = Bytes::copy_from_slice(&workspace.bytes_mut()[at..at + len]);
-            outputs.push(Tensor::plain(operand.dtype, operand.shape.clone(), bytes)?);
+            let place = &workspace.bytes_mut()[at..at + operand.bytes()];
+            batch.scatter(operand.dtype, &operand.shape, place, outputs)?;
         }
         Ok(())
     }

@@ -14,7 +14,7 @@ use super::weights::{Reader, bring};
 use super::{ALIGNMENT, Shared};
 use crate::device::host::Host;
 use crate::device::weights::{Piece, Wanted, WeightStore, Weights, among};
-use crate::device::{self, Constants, GiveRoom, Held, Kept, Lane, NoKernel, Runnable};
+use crate::device::{self, Batch, Constants, GiveRoom, Held, Kept, Lane, NoKernel, Runnable};
 use crate::error::Error;
 use crate::fuse::Precision;
 use crate::graph::{Data, Graph as ModelGraph, Op, ValueId};
@@ -362,8 +362,8 @@ impl Runnable for CudaProgram {
     fn run(
         &self,
         lane: &mut dyn Lane,
-        inputs: &[Tensor],
-        outputs: &mut Vec<Tensor>,
+        batch: Batch<'_>,
+        outputs: &mut [Vec<Tensor>],
         now: u64,
     ) -> Result<(), Error> {
         let lane = (lane as &mut dyn Any).downcast_mut::<CudaLane>();
@@ -376,13 +376,19 @@ impl Runnable for CudaProgram {
         let mut bases: Bases = SmallVec::new();
         bases.push(lane.first);
         bases.extend(held.iter().map(|held| held.first as u64));
-        for (tensor, transfer) in inputs.iter().zip(&self.inputs) {
-            let bytes = tensor.as_bytes().map(|bytes| bytes.as_ref()).unwrap_or_default();
+        for (input, transfer) in self.inputs.iter().enumerate() {
             if self.staged {
-                lane.pinned.bytes()[transfer.staged..transfer.staged + bytes.len()].copy_from_slice(bytes);
+                let place = &mut lane.pinned.bytes()[transfer.staged..transfer.staged + transfer.bytes];
+                batch.gather(input, place);
             } else {
-                let to = lane.first + transfer.offset as u64;
-                transfers::bring(bytes, to, &mut lane.pinned, &lane.stream)?;
+                let mut to = lane.first + transfer.offset as u64;
+                let end = to + transfer.bytes as u64;
+                for bytes in batch.brought(input) {
+                    transfers::bring(bytes, to, &mut lane.pinned, &lane.stream)?;
+                    to += bytes.len() as u64;
+                }
+                // Rows that nobody brings.
+                transfers::bring(&vec![0; (end - to) as usize], to, &mut lane.pinned, &lane.stream)?;
             }
         }
         let known = lane.graphs.get(self.id, &bases).is_some();
@@ -393,19 +399,16 @@ impl Runnable for CudaProgram {
             return Err(error);
         }
         self.check(lane)?;
-        outputs.clear();
         for (operand, transfer) in self.plan.layout.outputs.iter().zip(&self.outputs) {
-            let bytes = if self.staged {
-                Bytes::copy_from_slice(
-                    &lane.pinned.bytes()[transfer.staged..transfer.staged + transfer.bytes],
-                )
+            if self.staged {
+                let place = &lane.pinned.bytes()[transfer.staged..transfer.staged + transfer.bytes];
+                batch.scatter(operand.dtype, &operand.shape, place, outputs)?;
             } else {
                 let mut bytes = vec![0; transfer.bytes];
                 let from = lane.first + transfer.offset as u64;
                 transfers::fetch(from, &mut bytes, &mut lane.pinned, &lane.stream)?;
-                bytes.into()
-            };
-            outputs.push(Tensor::plain(operand.dtype, operand.shape.clone(), bytes)?);
+                batch.scatter(operand.dtype, &operand.shape, &bytes, outputs)?;
+            }
         }
         if !known {
             self.record(lane, bases);

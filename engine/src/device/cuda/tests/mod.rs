@@ -3,6 +3,7 @@
 mod others;
 mod products;
 
+use crate::device::Batch;
 use crate::device::{Binaries, Opened, Room};
 use crate::graph::{Builder, Graph, Op, ValueId};
 use crate::plan::layout;
@@ -126,7 +127,9 @@ fn run(device: &Opened, graph: &Graph, inputs: &[Tensor]) -> Result<Vec<Tensor>,
     let (mut workspace, mut outputs) = (device.workspace(1).unwrap(), vec![]);
     workspace.lane.at_least(program.plan().workspace_bytes as usize).unwrap();
     for now in 0..3 {
-        let ran = program.run(&mut *workspace.lane, inputs, &mut outputs, now);
+        outputs.clear();
+        let batch = Batch::one(&inputs);
+        let ran = program.run(&mut *workspace.lane, batch, std::slice::from_mut(&mut outputs), now);
         ran.map_err(|error| error.to_string())?;
     }
     Ok(outputs)

@@ -1,3 +1,4 @@
+use crate::device::Batch;
 use crate::device::{Opened, Room, Workspace};
 use crate::fuse::{AttentionKeys, Preferences, fuse};
 use crate::graph::{Binary, Builder, Chain, Einsum, Graph, Instr, Op, Src, ValueId};
@@ -119,7 +120,8 @@ fn run(graph: Graph, preferences: &Preferences, threads: usize) -> (Vec<f32>, Ve
     let program = prepared.finish(&device.constants(), None, &room).unwrap();
     let (mut workspace, mut outputs) = (Workspace::new(threads).unwrap(), vec![]);
     workspace.lane.at_least(program.plan().workspace_bytes as usize).unwrap();
-    program.run(&mut *workspace.lane, &inputs, &mut outputs, 0).unwrap();
+    let inputs = inputs.as_slice();
+    program.run(&mut *workspace.lane, Batch::one(&inputs), std::slice::from_mut(&mut outputs), 0).unwrap();
     let bytes = outputs[0].as_bytes().unwrap();
     (bytes.chunks_exact(4).map(|four| f32::from_le_bytes(four.try_into().unwrap())).collect(), ops)
 }

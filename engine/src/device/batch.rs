@@ -1,0 +1,94 @@
+//! Requests that one run answers: their inputs laid behind one another in a lane, its outputs divided among them.
+
+use crate::error::Error;
+use crate::tensor::{DType, Shape, Tensor};
+use bytes::Bytes;
+
+/// The requests of one run, each with its inputs in the signature's order.
+#[derive(Clone, Copy)]
+pub(crate) struct Batch<'a> {
+    requests: &'a [&'a [Tensor]],
+    /// Whether each has some of the rows; else there is one, with all of them.
+    shared: bool,
+}
+
+impl<'a> Batch<'a> {
+    /// One request, of just the shapes that are run.
+    pub(crate) fn one(inputs: &'a &'a [Tensor]) -> Batch<'a> {
+        Batch { requests: std::slice::from_ref(inputs), shared: false }
+    }
+
+    /// Requests whose first axes are rows of the run, as many as it has room for or fewer.
+    pub(crate) fn shared(requests: &'a [&'a [Tensor]]) -> Batch<'a> {
+        Batch { requests, shared: true }
+    }
+
+    /// The bytes that each request brings for an input, in order.
+    pub(crate) fn brought(self, input: usize) -> impl Iterator<Item = &'a [u8]> {
+        self.requests.iter().filter_map(move |inputs| Some(inputs.get(input)?.as_bytes()?.as_ref()))
+    }
+
+    /// Lays what the requests bring for an input into its place, and zeros into rows that nobody brings.
+    pub(crate) fn gather(self, input: usize, place: &mut [u8]) {
+        let mut rest = place;
+        for bytes in self.brought(input) {
+            let (mine, others) = rest.split_at_mut(bytes.len());
+            mine.copy_from_slice(bytes);
+            rest = others;
+        }
+        rest.fill(0);
+    }
+
+    /// Gives each request its rows of an output that lies in `place`.
+    ///
+    /// # Errors
+    /// The bytes are not what shape and dtype say, which is a fault of ours.
+    pub(crate) fn scatter(
+        self,
+        dtype: DType,
+        shape: &Shape,
+        place: &[u8],
+        outputs: &mut [Vec<Tensor>],
+    ) -> Result<(), Error> {
+        let row_bytes = place.len() / shape.first().copied().unwrap_or(1).max(1);
+        let mut rest = place;
+        for (inputs, outputs) in self.requests.iter().zip(outputs) {
+            let mut shape = shape.clone();
+            let mut bytes = rest.len();
+            if self.shared {
+                let rows = inputs.first().and_then(|tensor| tensor.shape().first()).copied().unwrap_or(0);
+                bytes = rows * row_bytes;
+                if let Some(first) = shape.first_mut() {
+                    *first = rows;
+                }
+            }
+            let (mine, others) = rest.split_at(bytes);
+            outputs.push(Tensor::plain(dtype, shape, Bytes::copy_from_slice(mine))?);
+            rest = others;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows(first: u8, rows: usize) -> Tensor {
+        let values: Vec<u8> = (0..rows as u8 * 2).map(|at| first + at).collect();
+        Tensor::from_slice(DType::U8, &[rows, 2], &values).unwrap()
+    }
+
+    #[test]
+    fn rows_go_in_behind_one_another_and_come_back_to_whom_they_belong() {
+        let (one, two) = ([rows(10, 1)], [rows(20, 2)]);
+        let requests: [&[Tensor]; 2] = [&one, &two];
+        let batch = Batch::shared(&requests);
+        let mut place = [9; 8];
+        batch.gather(0, &mut place);
+        assert_eq!(place, [10, 11, 20, 21, 22, 23, 0, 0], "what nobody brings is zero");
+        let mut outputs = vec![vec![]; 2];
+        batch.scatter(DType::U8, &Shape::from_slice(&[4, 2]), &place, &mut outputs).unwrap();
+        assert_eq!(outputs, [vec![rows(10, 1)], vec![rows(20, 2)]]);
+    }
+}

@@ -1,0 +1,175 @@
+//! Forming a run: which of a model's waiting jobs, in which lane, with whom.
+
+use super::forecast::taken;
+use super::line::{Line, Waiting};
+use super::{Bucket, Desk, Needs};
+use plimsoll_engine::lane::Want;
+use std::time::{Duration, Instant};
+
+/// A run to be begun: a lane, jobs by number, and which bucket of the first of them.
+#[derive(Debug)]
+pub(super) struct Formed {
+    pub(super) lane: usize,
+    pub(super) numbers: Vec<u64>,
+    pub(super) bucket: (usize, Bucket),
+}
+
+/// Every bucket of a job with its position.
+fn buckets<J: Needs>(job: &J) -> impl Iterator<Item = (usize, Bucket)> {
+    (0..).map_while(|at| Some((at, job.bucket(at)?)))
+}
+
+/// What a job needs alone.
+pub(super) fn own<J: Needs>(job: &J) -> Option<(usize, Bucket)> {
+    buckets(job).find(|(_, bucket)| bucket.rows >= job.rows())
+}
+
+/// The largest bucket of a job for a lane of so many bytes.
+pub(super) fn largest<J: Needs>(job: &J, lane_bytes: u64) -> Option<Bucket> {
+    buckets(job).map(|(_, bucket)| bucket).filter(|bucket| bucket.bytes <= lane_bytes).last()
+}
+
+/// The smallest bucket of a job with room for so many rows, else the largest.
+fn covering<J: Needs>(job: &J, rows: usize) -> Option<(usize, Bucket)> {
+    let mut last = None;
+    for bucket in buckets(job) {
+        last = Some(bucket);
+        if bucket.1.rows >= rows {
+            break;
+        }
+    }
+    last
+}
+
+/// Rows of the jobs that could run with `job`, its own included; counted up to `most`.
+fn together<J: Needs>(line: &Line<J>, job: &J, most: usize) -> usize {
+    let Some(group) = job.group() else { return job.rows() };
+    let mut rows = 0;
+    for waiting in line.jobs.values().filter(|waiting| waiting.job.group() == Some(group)) {
+        rows += waiting.job.rows();
+        if rows >= most {
+            return most;
+        }
+    }
+    rows
+}
+
+impl<J: Needs> Desk<J> {
+    /// The first run that can begin among a model's waiting jobs; else when to look again, where time alone would change
+    /// that. A job may pass one before it that needs more workspace than is idle: it takes no lane that the other
+    /// could use.
+    pub(super) fn startable(&self, line: &Line<J>, now: Instant) -> Result<Formed, Option<Instant>> {
+        let mut wake: Option<Instant> = None;
+        let mut seen: Vec<Option<u64>> = vec![];
+        for (number, waiting) in &line.jobs {
+            // A job's group fares as its first; those that run alone differ in what they need.
+            let group = waiting.job.group();
+            if group.is_some() && seen.contains(&group) {
+                continue;
+            }
+            // Whom nobody could answer in time any more takes no lane from those who can be.
+            if self.waiting > 1 && now + self.takes(line, &waiting.job) > waiting.deadline {
+                continue;
+            }
+            seen.push(group);
+            match self.lane_for(line, waiting, now) {
+                Ok(lane) => {
+                    if let Some(formed) = self.form(line, *number, waiting, lane, now) {
+                        return Ok(formed);
+                    }
+                }
+                Err(later) => wake = [wake, later].into_iter().flatten().min(),
+            }
+        }
+        Err(wake)
+    }
+
+    /// What a run of this job alone is expected to take.
+    fn takes(&self, line: &Line<J>, job: &J) -> Duration {
+        own(job).map_or(Duration::ZERO, |(_, bucket)| line.class.services.of(bucket.rows).mean)
+    }
+
+    /// The lane in which a run of this job and those with it should begin now.
+    fn lane_for(&self, line: &Line<J>, waiting: &Waiting<J>, now: Instant) -> Result<usize, Option<Instant>> {
+        let job = &waiting.job;
+        let Some((_, own)) = own(job) else { return Err(None) };
+        let most = buckets(job).last().map_or(own.rows, |(_, bucket)| bucket.rows);
+        let rows = together(line, job, most);
+        let best = covering(job, rows).map_or(own.bytes, |(_, bucket)| bucket.bytes);
+        let steady = self.lanes.idle(false, own.bytes, best);
+        let burst = || match job.want() {
+            Want::BurstToo => self.lanes.idle(true, own.bytes, best),
+            Want::Steady => None,
+        };
+        if let Some(steady) = steady {
+            let faster = burst().filter(|burst| self.drains_sooner(line, job, rows, [steady, *burst], now));
+            return Ok(faster.unwrap_or(steady));
+        }
+        let burst = burst().ok_or(None)?;
+        // No steady lane will ever do, or not soon enough.
+        let (max_delay, waited) = (line.class.max_delay, now.saturating_duration_since(waiting.entered));
+        let left = self.lanes.left(false, own.bytes, now).min();
+        match left {
+            Some(left) if waited + left <= max_delay && waited < max_delay => {
+                Err(waiting.entered.checked_add(max_delay))
+            }
+            _ => Ok(burst),
+        }
+    }
+
+    /// Whether a burst lane, in which more rows run at once, is done with those that wait before the steady lanes are.
+    fn drains_sooner(&self, line: &Line<J>, job: &J, rows: usize, lanes: [usize; 2], now: Instant) -> bool {
+        let [steady, burst] = lanes.map(|lane| largest(job, self.lanes.bytes(lane)));
+        let (Some(steady), Some(burst)) = (steady, burst) else { return false };
+        if rows <= steady.rows || burst.rows <= steady.rows {
+            return false;
+        }
+        let service = |bucket: Bucket| line.class.services.of(bucket.rows).mean;
+        let runs = |bucket: Bucket| (rows.div_ceil(bucket.rows.max(1)), service(bucket));
+        let done = |left, bucket| taken(left, [runs(bucket)]).into_iter().max().unwrap_or_default();
+        let in_burst = done(vec![Duration::ZERO], burst);
+        let in_steady = done(self.lanes.left(false, steady.bytes, now).collect(), steady);
+        !in_burst.is_zero() && in_burst < in_steady
+    }
+
+    /// The first job and those of its group that go with it.
+    fn form(
+        &self,
+        line: &Line<J>,
+        first: u64,
+        waiting: &Waiting<J>,
+        lane: usize,
+        now: Instant,
+    ) -> Option<Formed> {
+        let job = &waiting.job;
+        let alone = own(job)?;
+        let Some(group) = job.group() else {
+            return Some(Formed { lane, numbers: vec![first], bucket: alone });
+        };
+        // As many as there is workspace for, and as are done before the first one's deadline.
+        let lane_bytes = self.lanes.bytes(lane);
+        let in_time = |bucket: &Bucket| now + line.class.services.of(bucket.rows).mean <= waiting.deadline;
+        let fits = buckets(job).filter(|(_, bucket)| bucket.bytes <= lane_bytes);
+        let most =
+            fits.filter(|(_, bucket)| in_time(bucket)).last().map_or(alone.1.rows, |(_, bucket)| bucket.rows);
+        let most = most.max(alone.1.rows);
+        // Idle lanes share what waits.
+        let idle = self.lanes.count_idle(self.lanes.is_burst(lane), alone.1.bytes).max(1);
+        let fair = together(line, job, most.saturating_mul(idle)).div_ceil(idle);
+        let (mut numbers, mut rows) = (vec![first], job.rows());
+        for (number, other) in line.jobs.range(first + 1..) {
+            if rows >= fair {
+                break;
+            }
+            if other.job.group() != Some(group) || now + self.takes(line, &other.job) > other.deadline {
+                continue;
+            }
+            if rows + other.job.rows() > most {
+                break;
+            }
+            rows += other.job.rows();
+            numbers.push(*number);
+        }
+        Some(Formed { lane, numbers, bucket: covering(job, rows)? })
+    }
+}

@@ -1,0 +1,108 @@
+//! The lanes as the desk sees them: how large, whether busy, and until when.
+
+use std::time::{Duration, Instant};
+
+/// What a lane is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LaneSize {
+    /// Bytes of its workspace.
+    pub(crate) bytes: u64,
+    /// Whether it is part of the reserve.
+    pub(crate) burst: bool,
+}
+
+/// A run under way.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Busy {
+    pub(super) model: u64,
+    /// Rows that the run has room for.
+    pub(super) rows: usize,
+    pub(super) since: Instant,
+    pub(super) expected: Duration,
+}
+
+/// All lanes.
+#[derive(Debug)]
+pub(super) struct LaneStates {
+    sizes: Vec<LaneSize>,
+    busy: Vec<Option<Busy>>,
+    idle: usize,
+    steady: usize,
+}
+
+impl LaneStates {
+    pub(super) fn new(sizes: Vec<LaneSize>) -> LaneStates {
+        let (busy, idle) = (vec![None; sizes.len()], sizes.len());
+        let steady = sizes.iter().filter(|lane| !lane.burst).count();
+        LaneStates { sizes, busy, idle, steady }
+    }
+
+    /// How many steady lanes there are.
+    pub(super) fn steady(&self) -> usize {
+        self.steady
+    }
+
+    pub(super) fn has_idle(&self) -> bool {
+        self.idle > 0
+    }
+
+    pub(super) fn is_burst(&self, lane: usize) -> bool {
+        self.sizes.get(lane).is_some_and(|lane| lane.burst)
+    }
+
+    pub(super) fn bytes(&self, lane: usize) -> u64 {
+        self.sizes.get(lane).map_or(0, |lane| lane.bytes)
+    }
+
+    /// The largest of a kind.
+    pub(super) fn largest(&self, burst: bool) -> u64 {
+        self.sizes.iter().filter(|lane| lane.burst == burst).map(|lane| lane.bytes).max().unwrap_or(0)
+    }
+
+    /// The idle lane of a kind with at least `need` bytes that suits a run which could do with `best`: the smallest that
+    /// has so many, else the largest.
+    pub(super) fn idle(&self, burst: bool, need: u64, best: u64) -> Option<usize> {
+        let lanes = self.sizes.iter().zip(&self.busy).enumerate();
+        lanes
+            .filter(|(_, (size, busy))| busy.is_none() && size.burst == burst && size.bytes >= need)
+            .min_by_key(|(_, (size, _))| match size.bytes >= best {
+                true => (false, size.bytes),
+                false => (true, u64::MAX - size.bytes),
+            })
+            .map(|(lane, _)| lane)
+    }
+
+    /// How many of a kind with at least so many bytes are idle.
+    pub(super) fn count_idle(&self, burst: bool, need: u64) -> usize {
+        let lanes = self.sizes.iter().zip(&self.busy);
+        lanes.filter(|(size, busy)| busy.is_none() && size.burst == burst && size.bytes >= need).count()
+    }
+
+    pub(super) fn begin(&mut self, lane: usize, run: Busy) {
+        if let Some(busy) = self.busy.get_mut(lane) {
+            *busy = Some(run);
+            self.idle -= 1;
+        }
+    }
+
+    pub(super) fn end(&mut self, lane: usize) -> Option<Busy> {
+        let ended = self.busy.get_mut(lane)?.take()?;
+        self.idle += 1;
+        Some(ended)
+    }
+
+    /// Lanes in which a model runs now.
+    pub(super) fn busy_with(&self, model: u64) -> f64 {
+        self.busy.iter().flatten().filter(|busy| busy.model == model).count() as f64
+    }
+
+    /// What is left of each lane's run, for lanes with at least `need` bytes: those of the reserve too where `burst`.
+    pub(super) fn left(&self, burst: bool, need: u64, now: Instant) -> impl Iterator<Item = Duration> {
+        let lanes = self.sizes.iter().zip(&self.busy);
+        lanes.filter(move |(size, _)| size.bytes >= need && (burst || !size.burst)).map(move |(_, busy)| {
+            busy.map_or(Duration::ZERO, |run| {
+                run.expected.saturating_sub(now.saturating_duration_since(run.since))
+            })
+        })
+    }
+}

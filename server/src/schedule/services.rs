@@ -1,0 +1,110 @@
+//! How long the runs of a model take, by the rows that they take: measured, smoothed, and guessed where never measured.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+/// Sizes that are told apart: 1, 2, 3 to 4, 5 to 8 and so on; the last one is everything above 65536 rows.
+const SIZES: usize = 18;
+
+/// Smoothed times of runs. Two threads that write at once may lose one of two measurements, which does no harm.
+#[derive(Debug, Default)]
+pub(crate) struct Services([Size; SIZES]);
+
+#[derive(Debug, Default)]
+struct Size {
+    /// Nanoseconds; 0 before the first run.
+    mean_ns: AtomicU64,
+    /// The mean distance from it.
+    deviation_ns: AtomicU64,
+}
+
+/// What a run is expected to take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Service {
+    /// The mean.
+    pub(crate) mean: Duration,
+    /// How far from it runs are, on average.
+    pub(crate) deviation: Duration,
+}
+
+impl Services {
+    /// Notes a run. Weights as in the estimate of round trips in RFC 6298: an eighth for the mean, a quarter for the
+    /// deviation.
+    pub(crate) fn record(&self, rows: usize, took: Duration) {
+        let Some(size) = self.0.get(size_of(rows)) else { return };
+        let ns = nanos(took).max(1);
+        let (mean, deviation) = (size.mean_ns.load(Relaxed), size.deviation_ns.load(Relaxed));
+        let (mean, deviation) = match mean {
+            0 => (ns, ns / 4),
+            _ => (mean - mean / 8 + ns / 8, deviation - deviation / 4 + mean.abs_diff(ns) / 4),
+        };
+        size.mean_ns.store(mean.max(1), Relaxed);
+        size.deviation_ns.store(deviation, Relaxed);
+    }
+
+    /// Forgets what was measured of this size, for one measurement that is worth more.
+    pub(crate) fn reset(&self, rows: usize, took: Duration) {
+        let Some(size) = self.0.get(size_of(rows)) else { return };
+        size.mean_ns.store(nanos(took).max(1), Relaxed);
+        size.deviation_ns.store(0, Relaxed);
+    }
+
+    /// What a run of so many rows is expected to take; zero where no run was ever measured. A size that was not measured
+    /// is taken for as long as its rows apart, as far as fewer were measured, or else for as long as more of them.
+    pub(crate) fn of(&self, rows: usize) -> Service {
+        let wanted = size_of(rows);
+        let measured = |at: usize| {
+            let size = self.0.get(at)?;
+            let mean_ns = size.mean_ns.load(Relaxed);
+            (mean_ns > 0).then(|| (mean_ns, size.deviation_ns.load(Relaxed)))
+        };
+        let smaller = || (0..wanted).rev().find_map(|at| Some((measured(at)?, 1u64 << (wanted - at))));
+        let larger = || (wanted + 1..SIZES).find_map(|at| Some((measured(at)?, 1)));
+        let found = measured(wanted).map(|found| (found, 1)).or_else(smaller).or_else(larger);
+        let ((mean, deviation), times) = found.unwrap_or_default();
+        let time = |ns: u64| Duration::from_nanos(ns.saturating_mul(times));
+        Service { mean: time(mean), deviation: time(deviation) }
+    }
+}
+
+fn size_of(rows: usize) -> usize {
+    (rows.max(1).next_power_of_two().trailing_zeros() as usize).min(SIZES - 1)
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn what_was_not_measured_is_guessed_from_what_was() {
+        let services = Services::default();
+        assert_eq!(services.of(1), Service::default());
+        services.record(8, 8 * MS);
+        assert_eq!(services.of(1).mean, 8 * MS, "no longer than more rows");
+        assert_eq!(services.of(5).mean, 8 * MS, "runs of 5 rows are runs of the bucket of 8");
+        assert_eq!(services.of(32).mean, 32 * MS, "as long as its parts");
+        services.record(1, 2 * MS);
+        assert_eq!((services.of(1).mean, services.of(2).mean), (2 * MS, 4 * MS));
+    }
+
+    #[test]
+    fn the_mean_follows_and_the_deviation_tells_how_steady_it_is() {
+        let services = Services::default();
+        for _ in 0..200 {
+            services.record(1, 10 * MS);
+        }
+        let steady = services.of(1);
+        assert!(steady.mean.abs_diff(10 * MS) < MS / 10 && steady.deviation < MS / 10, "{steady:?}");
+        for at in 0..200 {
+            services.record(1, if at % 2 == 0 { 10 * MS } else { 30 * MS });
+        }
+        let wild = services.of(1);
+        assert!(wild.mean.abs_diff(20 * MS) < 3 * MS && wild.deviation > 7 * MS, "{wild:?}");
+    }
+}
