@@ -60,6 +60,36 @@ def slow(path, steps):
     return _write(path, _model(nodes, [_float("x", [1])], [_float("y", [1])], weights))
 
 
+def rows(path, steps, size=512):
+    """y ["batch", size]: the rows of x with their elements in another order, by way of `steps` products of one matrix.
+
+    A run of several rows takes little longer than one of one, and gives each row to the last bit what it gets alone.
+    """
+    order = np.random.default_rng(2).permutation(size)
+    nodes = [helper.make_node("MatMul", [f"v{i}", "p"], [f"v{i + 1}"], name=f"step{i}") for i in range(steps)]
+    nodes[0].input[0], nodes[-1].output[0] = "x", "y"
+    ports = [_float("x", ["batch", size])], [_float("y", ["batch", size])]
+    return _write(path, _model(nodes, *ports, {"p": np.eye(size, dtype=np.float32)[order]}))
+
+
+def lookup(path, steps, size=512):
+    """y ["batch", size] = row x of a table of ten, by way of `steps` products: an index of 10 is no row."""
+    table = np.arange(10, dtype=np.float32)[:, None].repeat(size, 1)
+    chain = [helper.make_node("MatMul", [f"v{i}", "p"], [f"v{i + 1}"], name=f"step{i}") for i in range(steps)]
+    nodes = [helper.make_node("Gather", ["table", "x"], ["v0"], name="look"), *chain]
+    nodes[-1].output[0] = "y"
+    inputs = [helper.make_tensor_value_info("x", TensorProto.INT64, ["batch"])]
+    weights = {"table": table, "p": np.eye(size, dtype=np.float32)}
+    return _write(path, _model(nodes, inputs, [_float("y", ["batch", size])], weights))
+
+
+def total(path):
+    """y [1, 4] = the sum of all rows of x: no row of it belongs to one of x."""
+    nodes = [helper.make_node("ReduceSum", ["x", "axes"], ["y"], name="sum", keepdims=1)]
+    ports = [_float("x", ["batch", 4])], [_float("y", [1, 4])]
+    return _write(path, _model(nodes, *ports, {"axes": np.array([0], np.int64)}))
+
+
 def outer(path, size):
     """y [size, size] = x [size, 1] * w [1, size]: a small question with a large answer."""
     nodes = [helper.make_node("Mul", ["x", "w"], ["y"], name="outer")]
