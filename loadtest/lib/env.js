@@ -1,4 +1,4 @@
-// The settings that both scenarios take from the environment, with their defaults.
+// The settings that scenarios take from the environment, with their defaults.
 
 const number = (name, fallback) => {
   const given = __ENV[name];
@@ -13,6 +13,9 @@ export const VUS = number('VUS', 4);
 export const DURATION = __ENV.DURATION || '30s';
 export const P99_MS = number('P99_MS', 1000);
 export const SEED = number('SEED', 1);
+export const RATE = number('RATE', 100);
+// 0 is none: the model's own.
+export const TIMEOUT_MS = __ENV.TIMEOUT_MS ? number('TIMEOUT_MS', 0) : 0;
 
 export const DIMS = (__ENV.DIMS || '')
   .split(',')

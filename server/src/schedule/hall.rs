@@ -156,7 +156,7 @@ impl<J: Needs, T> Hall<J, T> {
 
     /// Takes a job out, if it still waits.
     pub(crate) fn withdraw(&self, place: Place) -> Option<J> {
-        self.state().desk.withdraw(place)
+        self.state().desk.withdraw(place, Instant::now())
     }
 
     /// Jobs that wait.

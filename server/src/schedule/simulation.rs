@@ -134,7 +134,7 @@ impl World<'_> {
         match happening {
             Happening::Done(lane) => self.desk.done(lane, now, None),
             Happening::Deadline(place, number) => {
-                if self.desk.withdraw(place).is_some() {
+                if self.desk.withdraw(place, now).is_some() {
                     self.settle(number, Fate::Expired { begun: false });
                 }
             }

@@ -1,6 +1,7 @@
 //! When a job would begin and be done, from what waits, what runs and how long runs take.
 
 use super::super::class::{Admission, Class};
+use super::super::services::Service;
 use super::line::Line;
 use super::{Desk, Needs, form};
 use plimsoll_engine::lane::Want;
@@ -26,6 +27,15 @@ pub(super) fn taken(mut left: Vec<Duration>, runs: impl IntoIterator<Item = Runs
         }
     }
     left
+}
+
+/// By how much the end of a run may be later than foreseen, all but about one time in a hundred: runs one after the other
+/// that differ by themselves differ together as the root of their number.
+fn tolerance(wait: Duration, service: Service) -> Duration {
+    // Of the normal distribution: 2.33 standard deviations, each of which is 1.25 mean deviations.
+    const DEVIATIONS: f64 = 2.33 * 1.25;
+    let runs = 1.0 + wait.as_secs_f64() / service.mean.as_secs_f64().max(1e-9);
+    service.deviation.mul_f64(DEVIATIONS * runs.sqrt())
 }
 
 impl<J: Needs> Desk<J> {
@@ -82,7 +92,7 @@ impl<J: Needs> Desk<J> {
         // What nobody can foresee, those that will come and go first, has made others wait longer by this much.
         let wait = wait.mul_f64(mine.map_or(1.0, |line| line.stretch));
         let service = class.services.of(run_rows);
-        (wait, service.mean, service.deviation * 2)
+        (wait, service.mean, tolerance(wait, service))
     }
 
     /// How many of another model's waiting jobs go before one that comes now.

@@ -99,10 +99,21 @@ impl LaneStates {
     /// What is left of each lane's run, for lanes with at least `need` bytes: those of the reserve too where `burst`.
     pub(super) fn left(&self, burst: bool, need: u64, now: Instant) -> impl Iterator<Item = Duration> {
         let lanes = self.sizes.iter().zip(&self.busy);
-        lanes.filter(move |(size, _)| size.bytes >= need && (burst || !size.burst)).map(move |(_, busy)| {
-            busy.map_or(Duration::ZERO, |run| {
-                run.expected.saturating_sub(now.saturating_duration_since(run.since))
-            })
-        })
+        lanes
+            .filter(move |(size, _)| size.bytes >= need && (burst || !size.burst))
+            .map(move |(_, busy)| busy.map_or(Duration::ZERO, |run| run.left(now)))
+    }
+}
+
+impl Busy {
+    /// What is left of the run: of one that is overdue, a quarter of what it has taken, since nobody knows what holds it
+    /// up.
+    fn left(self, now: Instant) -> Duration {
+        let elapsed = now.saturating_duration_since(self.since);
+        match self.expected.checked_sub(elapsed) {
+            Some(left) => left,
+            None if self.expected.is_zero() => Duration::ZERO,
+            None => elapsed / 4,
+        }
     }
 }

@@ -13,8 +13,9 @@ pub(super) struct Waiting<J> {
     pub(super) job: J,
     pub(super) entered: Instant,
     pub(super) deadline: Instant,
-    /// How long it was expected to wait.
+    /// How long it was expected to wait, and how much of that was experience: [`Line::stretch`] as it was.
     pub(super) foreseen: Duration,
+    pub(super) stretch: f64,
 }
 
 /// The waiting jobs of one model, and how much of the lanes it has had lately.
@@ -97,8 +98,8 @@ impl<J: Needs> Line<J> {
         let foreseen = waiting.foreseen.as_secs_f64();
         if foreseen > LEAST {
             let waited = now.saturating_duration_since(waiting.entered).as_secs_f64();
-            let stretch = self.stretch + (waited / foreseen * self.stretch - self.stretch) / 16.0;
-            self.stretch = stretch.clamp(1.0, 16.0);
+            let seen = (waited / foreseen * waiting.stretch).clamp(1.0, 16.0);
+            self.stretch += (seen - self.stretch) / 8.0;
         }
     }
 

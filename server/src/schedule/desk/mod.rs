@@ -169,7 +169,9 @@ impl<J: Needs> Desk<J> {
         let number = self.next;
         self.next += 1;
         self.waiting += 1;
-        self.line(class, now).push(number, Waiting { job, entered: now, deadline, foreseen });
+        let line = self.line(class, now);
+        let stretch = line.stretch;
+        line.push(number, Waiting { job, entered: now, deadline, foreseen, stretch });
         Ok(Entered::Waits((class.model, number)))
     }
 
@@ -191,11 +193,16 @@ impl<J: Needs> Desk<J> {
     }
 
     /// Takes a job out, if it still waits.
-    pub(crate) fn withdraw(&mut self, (model, number): Place) -> Option<J> {
-        let job = self.lines.get_mut(&model)?.remove(number)?.job;
+    pub(crate) fn withdraw(&mut self, (model, number): Place, now: Instant) -> Option<J> {
+        let line = self.lines.get_mut(&model)?;
+        let waiting = line.remove(number)?;
+        if waiting.deadline <= now {
+            // It would have waited longer still.
+            line.waited(&waiting, now);
+        }
         self.waiting -= 1;
         self.sweep(model);
-        Some(job)
+        Some(waiting.job)
     }
 
     /// What is to be done now. To be called until it says [`Next::Wait`].

@@ -58,6 +58,29 @@ fn at_twice_the_capacity_the_server_does_what_it_can_and_refuses_the_rest_at_onc
 }
 
 #[test]
+fn who_is_let_in_is_answered_in_time_though_runs_take_as_long_as_they_please() {
+    // Twice the capacity, and runs of 2 to 18 ms that are all three times as long from the fifth second on.
+    let class = Class { queue_limit: 999, ..class(1, 5, MS) };
+    let runs = std::cell::Cell::new(0u32);
+    let takes = move |_: usize| {
+        let run = runs.replace(runs.get() + 1);
+        let slow = if run > 500 { 3 } else { 1 };
+        MS * 2 * slow * (1 + run.wrapping_mul(2654435769) % 9)
+    };
+    let buckets = [Bucket { rows: 1, bytes: 10 }];
+    let model = [Imagined { class: shared(class), buckets: buckets.into(), takes: Box::new(takes) }];
+    let arrivals = evenly(0, 5 * MS, 150 * MS, 20 * SECOND);
+    let fates = simulate(lanes(1, 0), &model, &arrivals);
+    let (mut answered, mut late) = (0, 0);
+    for fate in &fates {
+        answered += usize::from(matches!(fate, Fate::Answered { .. }));
+        late += usize::from(matches!(fate, Fate::Expired { .. }));
+    }
+    // Those that waited when runs became slower could not know.
+    assert!(answered > 950 && late * 30 < answered, "{answered} answered, {late} late");
+}
+
+#[test]
 fn a_share_is_given_to_who_has_work_and_what_it_leaves_goes_to_others() {
     let model = |number, share| Class { share, queue_limit: 999, ..class(number, 5, MS) };
     for (share, least) in [(0.0, 0), (0.5, 450)] {
