@@ -72,8 +72,8 @@ pub(crate) struct Metrics {
 }
 
 impl Metrics {
-    /// An empty set, every metric described.
-    pub(crate) fn new() -> anyhow::Result<Metrics> {
+    /// An empty set, every metric described, of a server on a device of that kind.
+    pub(crate) fn new(device: &str) -> anyhow::Result<Metrics> {
         let recorder = PrometheusBuilder::new().set_buckets(BUCKETS)?.build_recorder();
         for metric in ALL {
             let (name, unit, help) = (metric.name.into(), Some(metric.unit), metric.help.into());
@@ -85,7 +85,7 @@ impl Metrics {
         }
         let handle = recorder.handle();
         let metrics = Metrics { recorder: Arc::new(recorder), handle };
-        let labels = [("version", env!("CARGO_PKG_VERSION").to_string()), ("device", "cpu".to_string())];
+        let labels = [("version", env!("CARGO_PKG_VERSION").to_string()), ("device", device.to_string())];
         metrics.gauge(&BUILD_INFO, &labels).set(1.0);
         Ok(metrics)
     }

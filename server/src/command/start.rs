@@ -35,7 +35,7 @@ pub(super) fn configuration(file: Option<&Path>, flags: &config::Flags) -> anyho
 /// Draws the lines and opens the repository.
 pub(super) fn start(config: Config) -> anyhow::Result<Started> {
     let device = device(&config)?;
-    let metrics = Metrics::new()?;
+    let metrics = Metrics::new(device.kind())?;
     let lanes = match device.kind() {
         "cpu" => config.lanes.count(cores(), config.device.threads),
         _ => config.lanes.count_on_gpu(),

@@ -42,7 +42,7 @@ fn server_under(ceiling: u64, load: Load) -> Server {
         ..Lines::default()
     };
     let arena = Arena::take(&lines, || 0).unwrap();
-    let metrics = Metrics::new().unwrap();
+    let metrics = Metrics::new("cpu").unwrap();
     let limits = Limits::default();
     let defaults = Defaults { queue_limit: 8, timeout: Duration::from_secs(30), limits, cache: None };
     let registry = Registry::open(root, load, defaults, Arc::clone(&arena), metrics.clone()).unwrap();
