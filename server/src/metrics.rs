@@ -54,6 +54,7 @@ declare! {
     BREACHES = Counter "plimsoll_ceiling_breaches_total" in Count: "Times that the resident memory of this process passed the ceiling.";
     DEVICE_ALLOCATIONS = Counter "plimsoll_device_allocations_total" in Count: "Blocks of device memory that this process has allocated.";
     DEVICE_ALLOCATIONS_AFTER_READY = Counter "plimsoll_device_allocations_after_ready_total" in Count: "Those of them that came after the start: always 0, or there is a fault.";
+    PINNED_REFUSED = Counter "plimsoll_pinned_allocations_refused_total" in Count: "Pieces of pinned host memory that the GPU's driver did not give, so that copies take longer; absent on the CPU.";
     UPTIME_SECONDS = Gauge "plimsoll_uptime_seconds" in Seconds: "Time since the process started.";
     BUILD_INFO = Gauge "plimsoll_build_info" in Count: "Always 1; the labels tell version and device.";
 }

@@ -41,6 +41,13 @@ pub(super) fn start(config: Config) -> anyhow::Result<Started> {
         _ => config.lanes.count_on_gpu(),
     };
     let arena = Arena::take(&lines(&config, device, lanes)?, now_ms)?;
+    if let Some(refused) = arena.pinned_refused().filter(|refused| refused.times > 0) {
+        tracing::warn!(
+            refused = %bytesize::ByteSize(refused.bytes),
+            pieces = refused.times,
+            "the GPU's driver does not pin as much host memory: ordinary memory is used, and copies take longer"
+        );
+    }
     let defaults = Defaults {
         queue_limit: config.batching.queue_limit,
         timeout: config.server.request_timeout,

@@ -115,7 +115,12 @@ async fn every_metric_that_is_declared_is_set_by_serving() {
     let text = text(server.call("GET", "/metrics", "").await).await;
     for metric in metrics::ALL {
         let set = |line: &str| line.starts_with(metric.name) && !line.starts_with('#');
-        assert!(text.lines().any(set), "{} is declared and never set", metric.name);
+        // The processor needs no pinned memory, and what there is nothing to say of is absent.
+        let absent = metric.name == metrics::PINNED_REFUSED.name;
+        assert_eq!(text.lines().any(set), !absent, "{}", metric.name);
+        if absent {
+            continue;
+        }
         assert!(text.contains(&format!("# HELP {} ", metric.name)), "{} has no help", metric.name);
     }
 }
