@@ -2,7 +2,7 @@
 //!
 //! Tools that run one model without a ceiling use an arena of the heap, which refuses nothing.
 
-use crate::device::{self, Device, Memory, Opened, Room, Workspace};
+use crate::device::{self, Device, Memory, Opened, Refused, Room, Workspace};
 use crate::error::{Error, size};
 use crate::lane::{Counters, Pool};
 use crate::slab::{
@@ -146,6 +146,11 @@ impl Arena {
     pub fn allocations(&self) -> Allocations {
         let total = device::allocations();
         Allocations { total, after_ready: lock(&self.phases).after_ready(total) }
+    }
+
+    /// Pinned host memory that the device's driver did not give by now; `None` where none is asked for.
+    pub fn pinned_refused(&self) -> Option<Refused> {
+        self.device.pinned_refused()
     }
 
     /// What computes.

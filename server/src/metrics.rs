@@ -55,6 +55,7 @@ declare! {
     BREACHES = Counter "plimsoll_ceiling_breaches_total" in Count: "Times that the resident memory of this process passed the ceiling.";
     DEVICE_ALLOCATIONS = Counter "plimsoll_device_allocations_total" in Count: "Blocks of device memory that this process has allocated.";
     DEVICE_ALLOCATIONS_AFTER_READY = Counter "plimsoll_device_allocations_after_ready_total" in Count: "Those of them that came after the start: always 0, or there is a fault.";
+    PINNED_REFUSED = Counter "plimsoll_pinned_allocations_refused_total" in Count: "Pieces of pinned host memory that the GPU's driver did not give, so that copies take longer; absent on the CPU.";
     UPTIME_SECONDS = Gauge "plimsoll_uptime_seconds" in Seconds: "Time since the process started.";
     BUILD_INFO = Gauge "plimsoll_build_info" in Count: "Always 1; the labels tell version and device.";
 }
@@ -73,8 +74,8 @@ pub(crate) struct Metrics {
 }
 
 impl Metrics {
-    /// An empty set, every metric described.
-    pub(crate) fn new() -> anyhow::Result<Metrics> {
+    /// An empty set, every metric described, of a server on a device of that kind.
+    pub(crate) fn new(device: &str) -> anyhow::Result<Metrics> {
         let recorder = PrometheusBuilder::new().set_buckets(BUCKETS)?.build_recorder();
         for metric in ALL {
             let (name, unit, help) = (metric.name.into(), Some(metric.unit), metric.help.into());
@@ -86,7 +87,7 @@ impl Metrics {
         }
         let handle = recorder.handle();
         let metrics = Metrics { recorder: Arc::new(recorder), handle };
-        let labels = [("version", env!("CARGO_PKG_VERSION").to_string()), ("device", "cpu".to_string())];
+        let labels = [("version", env!("CARGO_PKG_VERSION").to_string()), ("device", device.to_string())];
         metrics.gauge(&BUILD_INFO, &labels).set(1.0);
         Ok(metrics)
     }

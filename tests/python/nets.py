@@ -41,6 +41,15 @@ def identity(path, elem_type):
     return _write(path, _model([helper.make_node("Identity", ["x"], ["y"])], ports[:1], ports[1:], {}))
 
 
+def triangle(path):
+    """y = x with nothing but its diagonal, any square: two steps that have no kernel on any device."""
+    nodes = [
+        helper.make_node("Trilu", ["x"], ["upper"], upper=1),
+        helper.make_node("Trilu", ["upper"], ["y"], upper=0),
+    ]
+    return _write(path, _model(nodes, [_float("x", ["n", "n"])], [_float("y", ["n", "n"])], {}))
+
+
 def slow(path, steps):
     """y [1] = x [1] for x > 0: by way of `steps` products of 512x512 matrices, which take milliseconds each.
 

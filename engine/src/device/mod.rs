@@ -117,6 +117,15 @@ impl NoDevice {
     }
 }
 
+/// Pinned host memory that a device's driver did not give. Ordinary memory is in its place, whose copies are slower.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Refused {
+    /// How often.
+    pub times: u64,
+    /// Bytes of all those times together.
+    pub bytes: u64,
+}
+
 /// A device, to the stages above it.
 pub(crate) trait Device: Send + Sync {
     /// Its kind, as the configuration names it.
@@ -133,6 +142,9 @@ pub(crate) trait Device: Send + Sync {
 
     /// Bytes of its own memory that nobody has taken; `None` where its memory is the host's.
     fn own_free_bytes(&self) -> Option<u64>;
+
+    /// Pinned memory that the driver did not give by now; `None` where none is asked for.
+    fn pinned_refused(&self) -> Option<Refused>;
 
     /// A lane outside any slab, which grows to what is run in it.
     ///

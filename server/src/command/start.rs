@@ -35,12 +35,19 @@ pub(super) fn configuration(file: Option<&Path>, flags: &config::Flags) -> anyho
 /// Draws the lines and opens the repository.
 pub(super) fn start(config: Config) -> anyhow::Result<Started> {
     let device = device(&config)?;
-    let metrics = Metrics::new()?;
+    let metrics = Metrics::new(device.kind())?;
     let lanes = match device.kind() {
         "cpu" => config.lanes.count(cores(), config.device.threads),
         _ => config.lanes.count_on_gpu(),
     };
     let arena = Arena::take(&lines(&config, device, lanes)?, now_ms)?;
+    if let Some(refused) = arena.pinned_refused().filter(|refused| refused.times > 0) {
+        tracing::warn!(
+            refused = %bytesize::ByteSize(refused.bytes),
+            pieces = refused.times,
+            "the GPU's driver does not pin as much host memory: ordinary memory is used, and copies take longer"
+        );
+    }
     let defaults = Defaults {
         queue_limit: config.batching.queue_limit,
         max_batch: config.batching.max_batch,

@@ -239,6 +239,9 @@ pub(crate) async fn metrics_text(State(app): State<Arc<App>>) -> Response {
     let allocations = app.arena.allocations();
     app.metrics.counter(&metrics::DEVICE_ALLOCATIONS, &[]).absolute(allocations.total);
     app.metrics.counter(&metrics::DEVICE_ALLOCATIONS_AFTER_READY, &[]).absolute(allocations.after_ready);
+    if let Some(refused) = app.arena.pinned_refused() {
+        app.metrics.counter(&metrics::PINNED_REFUSED, &[]).absolute(refused.times);
+    }
     let seen = app.load_line.look();
     app.metrics.counter(&metrics::BREACHES, &[]).absolute(seen.breaches);
     // What the system does not tell is absent, never zero.

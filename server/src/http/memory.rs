@@ -44,6 +44,9 @@ pub(crate) struct Memory {
     /// Blocks of device memory that were allocated, and how many of them after the start.
     device_allocations: u64,
     device_allocations_after_ready: u64,
+    /// Pieces of pinned host memory that the driver did not give; absent where none is asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pinned_refusals: Option<u64>,
     extents: Vec<Extent>,
     events: Vec<Event>,
 }
@@ -151,6 +154,7 @@ impl Memory {
             ceiling_breaches: seen.breaches,
             device_allocations: allocations.total,
             device_allocations_after_ready: allocations.after_ready,
+            pinned_refusals: arena.pinned_refused().map(|refused| refused.times),
             extents,
             events: events.collect(),
         }

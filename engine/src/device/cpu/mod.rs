@@ -12,7 +12,7 @@ mod threads;
 mod weights;
 
 use super::weights::WeightStore;
-use super::{Constants, Device, Lane, Lanes, Memory, NoKernel, Prepared};
+use super::{Constants, Device, Lane, Lanes, Memory, NoKernel, Prepared, Refused};
 use crate::error::Error;
 use crate::fuse::{Precision, Preferences};
 use crate::graph::Graph;
@@ -43,6 +43,10 @@ impl Device for Cpu {
     }
 
     fn own_free_bytes(&self) -> Option<u64> {
+        None
+    }
+
+    fn pinned_refused(&self) -> Option<Refused> {
         None
     }
 

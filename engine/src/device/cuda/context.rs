@@ -2,11 +2,11 @@
 
 use super::kernels::grid::Gpu;
 use super::{nvml, probe};
-use crate::device::{NoDevice, host_available_bytes};
+use crate::device::{NoDevice, Refused, host_available_bytes};
 use crate::error::Error;
 use cudarc::driver::result::{self, DriverError};
 use cudarc::driver::sys::{self, CUcontext, CUdevice, CUdevice_attribute};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// A GPU that is ready to be used.
 pub(super) struct Context {
@@ -22,6 +22,8 @@ pub(super) struct Context {
     bus: String,
     /// Bytes in use on the GPU before this process touched it, where the system tells.
     before: Option<u64>,
+    /// Pinned memory that the driver did not give.
+    refused: Mutex<Refused>,
 }
 
 // SAFETY: the driver's handles may be used from any thread that has made the context its own.
@@ -75,7 +77,7 @@ impl Context {
         // SAFETY: the device is the driver's; what is retained here is released once, on drop.
         let raw = unsafe { result::primary_ctx::retain(device) };
         let raw = raw.map_err(failed("no context can be had on the GPU"))?;
-        let context = Context { device, raw, gpu, name, integrated, bus, before };
+        let context = Context { device, raw, gpu, name, integrated, bus, before, refused: Mutex::default() };
         context.enter().map_err(|error| NoDevice::new(&error.to_string(), "see what nvidia-smi says"))?;
         Ok(Arc::new(context))
     }
@@ -106,6 +108,18 @@ impl Context {
             }
         };
         Ok(taken)
+    }
+
+    /// Counts pinned memory of so many bytes that the driver did not give.
+    pub(super) fn refused_pinned(&self, bytes: u64) {
+        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        refused.times += 1;
+        refused.bytes += bytes;
+    }
+
+    /// Pinned memory that the driver did not give.
+    pub(super) fn refused(&self) -> Refused {
+        *self.refused.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Bytes of the GPU's memory that nobody has taken.

@@ -1,20 +1,27 @@
 //! A lane of the GPU: a workspace, a stream, host memory that the GPU reaches, and what was recorded for programs.
 
 use super::Shared;
+use super::context::failure;
 use super::graphs::Graphs;
 use super::memory::DeviceMemory;
-use super::pinned::{Pinned, Stream};
+use super::pinned::Stream;
+use super::staging::Staging;
 use crate::device::{Lane, Lanes, Memory, Workspace};
 use crate::error::Error;
 use crate::slab::{Extent, Layout};
+use cudarc::driver::result;
 use cudarc::driver::sys::CUdeviceptr;
 use std::sync::Arc;
 
 /// Bytes of host memory that a lane keeps for inputs and outputs; what is larger goes through in pieces.
 pub(super) const TRANSFER_BYTES: usize = 4 << 20;
 
-/// Words at the beginning of that memory which kernels set where values do not suit.
+/// Words that kernels set where values do not suit. They are at the beginning of a lane's host memory, or where that is
+/// not pinned at the beginning of its workspace.
 pub(super) const FLAGS: usize = 256;
+
+/// Bytes that they take.
+pub(super) const FLAGS_BYTES: usize = FLAGS * 4;
 
 /// Workspace, stream and host memory of one lane.
 pub(super) struct CudaLane {
@@ -28,27 +35,89 @@ pub(super) struct CudaLane {
     pub(super) graphs: Graphs,
     pub(super) stream: Stream,
     /// Flags, then inputs and outputs.
-    pub(super) pinned: Pinned,
+    pub(super) staging: Staging,
+    /// The flags' first word, as kernels reach it.
     pub(super) flags: CUdeviceptr,
     // The kernels go last.
     pub(super) shared: Arc<Shared>,
 }
 
 impl CudaLane {
-    fn new(shared: &Arc<Shared>, memory: Option<Arc<dyn Memory>>, extent: Extent) -> Result<CudaLane, Error> {
+    /// A lane with nothing to work in yet.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub(super) fn new(shared: &Arc<Shared>, staging: Staging) -> Result<CudaLane, Error> {
         let context = &shared.context;
-        let pinned = Pinned::new(context, FLAGS * 4 + TRANSFER_BYTES)?;
         Ok(CudaLane {
             shared: Arc::clone(shared),
-            first: memory.as_ref().map_or(0, |memory| memory.at(extent) as CUdeviceptr),
-            bytes: extent.bytes,
-            fixed: memory.is_some(),
-            memory,
+            memory: None,
+            first: 0,
+            bytes: 0,
+            fixed: false,
             graphs: Graphs::new(context),
             stream: Stream::new(context)?,
-            flags: pinned.on_device()?,
-            pinned,
+            flags: staging.on_device().unwrap_or(0),
+            staging,
         })
+    }
+
+    /// The host memory of a lane.
+    fn staging(shared: &Shared) -> Result<Staging, Error> {
+        Staging::new(&shared.context, FLAGS_BYTES + TRANSFER_BYTES)
+    }
+
+    /// Bytes of a workspace that are the lane's own.
+    fn own_bytes(&self) -> u64 {
+        if self.staging.is_pinned() { 0 } else { FLAGS_BYTES as u64 }
+    }
+
+    /// Works in an extent from now on.
+    fn settle(&mut self, memory: Arc<dyn Memory>, extent: Extent) -> Result<(), Error> {
+        let (first, own) = (memory.at(extent) as CUdeviceptr, self.own_bytes());
+        let bytes = extent.bytes.checked_sub(own).ok_or_else(|| Error::Setting {
+            setting: "lanes.workspace, memory.reserve".into(),
+            reason: format!(
+                "without pinned memory a lane needs {own} bytes for itself, one would have {}",
+                extent.bytes
+            ),
+        })?;
+        (self.memory, self.first, self.bytes) = (Some(memory), first + own, bytes);
+        if !self.staging.is_pinned() {
+            self.flags = first;
+            self.clear_flags()?;
+        }
+        Ok(())
+    }
+
+    /// Clears the flags that are in the workspace.
+    fn clear_flags(&self) -> Result<(), Error> {
+        self.shared.context.enter()?;
+        // SAFETY: the beginning of the workspace is the lane's own and has room for them.
+        unsafe { result::memset_d8_async(self.flags, 0, FLAGS_BYTES, self.stream.raw()) }.map_err(failure)?;
+        self.stream.wait()
+    }
+
+    /// Which flag was set since the last time, the first if several were. The stream has been waited for.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub(super) fn take_flag(&mut self) -> Result<Option<usize>, Error> {
+        let pinned = self.staging.is_pinned();
+        let flags = &mut self.staging.bytes()[..FLAGS_BYTES];
+        if !pinned {
+            // SAFETY: as many bytes as there are at the beginning of the workspace; the stream is waited for at once.
+            unsafe { result::memcpy_dtoh_async(flags, self.flags, self.stream.raw()) }.map_err(failure)?;
+            self.stream.wait()?;
+        }
+        let set = flags.chunks_exact(4).position(|word| word != [0; 4]);
+        if set.is_some() {
+            flags.fill(0);
+            if !pinned {
+                self.clear_flags()?;
+            }
+        }
+        Ok(set)
     }
 
     /// A lane outside any slab, which grows to what is run in it.
@@ -56,7 +125,7 @@ impl CudaLane {
     /// # Errors
     /// The driver's.
     pub(super) fn growing(shared: &Arc<Shared>) -> Result<CudaLane, Error> {
-        CudaLane::new(shared, None, Extent { chunk: 0, offset_bytes: 0, bytes: 0 })
+        CudaLane::new(shared, CudaLane::staging(shared)?)
     }
 
     /// The steady and the burst lanes of a slab.
@@ -72,8 +141,10 @@ impl CudaLane {
         // The layout, which is used up here, gives every lane an extent of its own, and none to weights.
         let of = |extents: &[Extent]| -> Result<Lanes, Error> {
             let lanes = extents.iter().map(|extent| {
-                let lane = CudaLane::new(shared, Some(Arc::clone(memory)), *extent)?;
-                Ok((extent.bytes, Workspace::of(Box::new(lane), threads)?))
+                let mut lane = CudaLane::growing(shared)?;
+                lane.settle(Arc::clone(memory), *extent)?;
+                lane.fixed = true;
+                Ok((lane.bytes, Workspace::of(Box::new(lane), threads)?))
             });
             lanes.collect()
         };
@@ -83,7 +154,7 @@ impl CudaLane {
 
 impl Lane for CudaLane {
     fn at_least(&mut self, bytes: usize) -> Result<(), Error> {
-        if self.bytes >= bytes as u64 {
+        if self.memory.is_some() && self.bytes >= bytes as u64 {
             return Ok(());
         }
         if self.fixed {
@@ -94,11 +165,9 @@ impl Lane for CudaLane {
         self.graphs.clear();
         (self.memory, self.bytes) = (None, 0);
         let Shared { context, upload, .. } = &*self.shared;
-        let taken = DeviceMemory::take(context, upload, bytes as u64).map_err(|_| Error::Memory { bytes })?;
-        self.first = taken.at(Extent { chunk: 0, offset_bytes: 0, bytes: bytes as u64 }) as CUdeviceptr;
-        self.memory = Some(Arc::new(taken));
-        self.bytes = bytes as u64;
-        Ok(())
+        let extent = Extent { chunk: 0, offset_bytes: 0, bytes: bytes as u64 + self.own_bytes() };
+        let taken = DeviceMemory::take(context, upload, extent.bytes).map_err(|_| Error::Memory { bytes })?;
+        self.settle(Arc::new(taken), extent)
     }
 }
 

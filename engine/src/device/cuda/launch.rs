@@ -24,7 +24,7 @@ pub(super) struct Operands<'a> {
     pub(super) scratch: CUdeviceptr,
     /// What the kernel wanted to have beside the constants of the graph.
     pub(super) table: CUdeviceptr,
-    /// A word of host memory that is 0, and that a kernel sets where the values do not suit.
+    /// A word, of host memory where that is pinned, that is 0 and that a kernel sets where the values do not suit.
     pub(super) flag: CUdeviceptr,
 }
 

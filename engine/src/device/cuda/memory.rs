@@ -3,7 +3,7 @@
 use super::context::{Context, failure, text};
 use super::upload::Upload;
 use crate::device::{Memory, allocated};
-use crate::error::Error;
+use crate::error::{Error, size};
 use crate::slab::{Extent, Moving};
 use cudarc::driver::result;
 use cudarc::driver::sys::CUdeviceptr;
@@ -22,7 +22,7 @@ impl DeviceMemory {
     /// Takes so many bytes.
     ///
     /// # Errors
-    /// The driver does not give them; its words.
+    /// The driver does not give them; its words, and what it has.
     pub(super) fn take(
         context: &Arc<Context>,
         upload: &Arc<Mutex<Upload>>,
@@ -31,7 +31,15 @@ impl DeviceMemory {
         context.enter().map_err(io::Error::other)?;
         // SAFETY: nothing is read before it is written: weights are brought, and a plan writes what it reads.
         let first = unsafe { result::malloc_sync(bytes.max(1) as usize) };
-        let first = first.map_err(|error| io::Error::other(text(error)))?;
+        let first = first.map_err(|error| {
+            let words = text(error);
+            io::Error::other(match result::mem_get_info() {
+                Ok((free, total)) => {
+                    format!("{words}; {} of the GPU's {} are free", size(free as u64), size(total as u64))
+                }
+                Err(_) => words,
+            })
+        })?;
         allocated();
         Ok(DeviceMemory { context: Arc::clone(context), upload: Arc::clone(upload), first, bytes })
     }

@@ -6,6 +6,7 @@
 //! | `context` | the driver's context, and what is known of the GPU |
 //! | `binaries`, `nvrtc`, `modules` | kernels: found built ahead or compiled here, and loaded |
 //! | `memory` | the slab: one allocation |
+//! | `pinned`, `staging` | host memory for copies, pinned where the driver gives that; streams |
 //! | `upload`, `weights` | constants on their way there, through bounded host memory |
 //! | `launch`, `bind` | a step of a plan → launches of kernels |
 //! | `lane`, `transfers`, `graphs` | workspace, stream, inputs and outputs, and what was recorded |
@@ -28,6 +29,7 @@ mod nvrtc;
 mod pinned;
 mod probe;
 mod program;
+mod staging;
 #[cfg(test)]
 mod tests;
 mod transfers;
@@ -38,7 +40,7 @@ pub use binaries::{Binaries, Built, NotBuilt, build};
 pub use nvrtc::NotCompiled;
 
 use super::weights::WeightStore;
-use super::{Constants, Device, Lane, Lanes, Memory, NoDevice, NoKernel, Prepared};
+use super::{Constants, Device, Lane, Lanes, Memory, NoDevice, NoKernel, Prepared, Refused};
 use crate::error::Error;
 use crate::fuse::{AttentionKeys, Precision, Preferences};
 use crate::graph::Graph;
@@ -97,6 +99,10 @@ impl Device for Cuda {
     fn own_free_bytes(&self) -> Option<u64> {
         let context = &self.shared.context;
         (!context.integrated).then(|| context.free_bytes().unwrap_or(0))
+    }
+
+    fn pinned_refused(&self) -> Option<Refused> {
+        Some(self.shared.context.refused())
     }
 
     fn growing_lane(&self, _threads: usize) -> Result<Box<dyn Lane>, Error> {

@@ -11,6 +11,8 @@ pub(super) struct Pinned {
     context: Arc<Context>,
     first: *mut u8,
     len: usize,
+    /// The address of the first byte, as the GPU counts.
+    on_device: CUdeviceptr,
 }
 
 // SAFETY: plain memory that its holder owns.
@@ -23,7 +25,7 @@ impl Pinned {
     /// `len` zeroed bytes.
     ///
     /// # Errors
-    /// The driver does not give them.
+    /// The driver does not give them, or does not let the GPU reach them.
     pub(super) fn new(context: &Arc<Context>, len: usize) -> Result<Pinned, Error> {
         context.enter()?;
         // SAFETY: zeroed before anything else is done with it.
@@ -32,7 +34,12 @@ impl Pinned {
             first.write_bytes(0, len);
             first
         };
-        Ok(Pinned { context: Arc::clone(context), first, len })
+        let mut pinned = Pinned { context: Arc::clone(context), first, len, on_device: 0 };
+        // SAFETY: allocated for that.
+        unsafe { sys::cuMemHostGetDevicePointer_v2(&mut pinned.on_device, first.cast(), 0) }
+            .result()
+            .map_err(failure)?;
+        Ok(pinned)
     }
 
     /// How many bytes there are.
@@ -47,16 +54,8 @@ impl Pinned {
     }
 
     /// The address of the first byte, as the GPU counts.
-    ///
-    /// # Errors
-    /// The driver's.
-    pub(super) fn on_device(&self) -> Result<CUdeviceptr, Error> {
-        let mut address = 0;
-        // SAFETY: allocated for that.
-        unsafe { sys::cuMemHostGetDevicePointer_v2(&mut address, self.first.cast(), 0) }
-            .result()
-            .map_err(failure)?;
-        Ok(address)
+    pub(super) fn on_device(&self) -> CUdeviceptr {
+        self.on_device
     }
 }
 

@@ -4,9 +4,6 @@
 use crate::device::NoDevice;
 use libloading::Library;
 
-/// The driver's library, by the names that systems give it.
-const DRIVER: [&str; 2] = ["libcuda.so.1", "libcuda.so"];
-
 /// All functions of the driver that this device calls.
 const CALLED: [&str; 38] = [
     "cuInit",
@@ -55,8 +52,10 @@ const CALLED: [&str; 38] = [
 /// What is missing, and what to do about it.
 pub(super) fn driver() -> Result<(), NoDevice> {
     let install = "install NVIDIA's driver, or start the container with --gpus or --runtime nvidia";
+    // The names that cudarc tries, in its order: of two libraries, the one that it takes has to be looked at.
+    let mut names = ["cuda", "nvcuda"].into_iter().flat_map(cudarc::get_lib_name_candidates);
     // SAFETY: NVIDIA's library is made to be loaded so; it does nothing by being loaded.
-    let library = DRIVER.iter().find_map(|name| unsafe { Library::new(*name) }.ok());
+    let library = names.find_map(|name| unsafe { Library::new(name) }.ok());
     let Some(library) = library else {
         return Err(NoDevice::new("the driver's library libcuda.so.1 is not found", install));
     };

@@ -6,7 +6,7 @@
 use super::bind::bind;
 use super::graphs::{Bases, Graph};
 use super::kernels::launch::Queue;
-use super::lane::{CudaLane, FLAGS};
+use super::lane::{CudaLane, FLAGS, FLAGS_BYTES, TRANSFER_BYTES};
 use super::launch::{Binder, Kernel, Operands};
 use super::modules::done;
 use super::transfers::{self, Transfer};
@@ -56,7 +56,7 @@ struct CudaProgram {
     parts: Vec<Part>,
     inputs: Vec<Transfer>,
     outputs: Vec<Transfer>,
-    /// Whether all inputs and outputs have places in a lane's host memory, so that their copies are recorded too.
+    /// Whether all inputs and outputs have places in a lane's host memory, so that their copies can be recorded too.
     staged: bool,
 }
 
@@ -212,7 +212,7 @@ impl CudaProgram {
         };
         let mut inputs: Vec<Transfer> = plan.layout.inputs.iter().map(transfer).collect();
         let mut outputs: Vec<Transfer> = plan.layout.outputs.iter().map(transfer).collect();
-        let room = FLAGS * 4 + super::lane::TRANSFER_BYTES;
+        let room = FLAGS_BYTES + TRANSFER_BYTES;
         let staged = transfers::place(inputs.iter_mut().chain(&mut outputs), room);
         let parts = parts(&steps);
         let id = PROGRAMS.fetch_add(1, Ordering::Relaxed);
@@ -240,21 +240,27 @@ impl CudaProgram {
         unsafe { kernel.launch(&on) }
     }
 
+    /// Whether the copies of inputs and outputs are a lane's to record: they have places, in memory that is pinned.
+    fn staged_in(&self, lane: &CudaLane) -> bool {
+        self.staged && lane.staging.is_pinned()
+    }
+
     /// Puts a part into the lane's stream, with the copies of inputs and outputs where it is the first or the last.
     fn launch_part(&self, lane: &mut CudaLane, bases: &Bases, part: usize) -> Result<(), DriverError> {
         let Part::Device(steps) = &self.parts[part] else { return Ok(()) };
         let (workspace, stream) = (lane.first, lane.stream.raw());
-        if self.staged && part == 0 {
+        let staged = self.staged_in(lane);
+        if staged && part == 0 {
             for input in &self.inputs {
-                input.to_device(&mut lane.pinned, workspace, stream)?;
+                input.to_device(&mut lane.staging, workspace, stream)?;
             }
         }
         for at in steps.clone() {
             self.launch_step(lane, bases, at)?;
         }
-        if self.staged && part + 1 == self.parts.len() {
+        if staged && part + 1 == self.parts.len() {
             for output in &self.outputs {
-                output.to_host(&mut lane.pinned, workspace, stream)?;
+                output.to_host(&mut lane.staging, workspace, stream)?;
             }
         }
         Ok(())
@@ -294,26 +300,21 @@ impl CudaProgram {
         let address = |slot: &Slot| bases.get(slot.base).copied().unwrap_or(0) + slot.offset;
         let inputs: Vec<CUdeviceptr> = inputs.iter().map(address).collect();
         let outputs: Vec<CUdeviceptr> = outputs.iter().map(address).collect();
-        let CudaLane { pinned, stream, .. } = lane;
+        let CudaLane { staging, stream, .. } = lane;
         // What the stream has comes first.
         stream.wait()?;
-        let pinned = RefCell::new(pinned);
+        let staging = RefCell::new(staging);
         let bring = |at: usize, bytes: usize| {
             let mut fetched = vec![0; bytes];
-            transfers::fetch(inputs[at], &mut fetched, &mut pinned.borrow_mut(), stream)?;
+            transfers::fetch(inputs[at], &mut fetched, &mut staging.borrow_mut(), stream)?;
             Ok(fetched.into())
         };
-        host.run(bring, |at, made| transfers::bring(made, outputs[at], &mut pinned.borrow_mut(), stream))
+        host.run(bring, |at, made| transfers::bring(made, outputs[at], &mut staging.borrow_mut(), stream))
     }
 
     /// Whether a kernel found that values do not suit.
     fn check(&self, lane: &mut CudaLane) -> Result<(), Error> {
-        let flags = &mut lane.pinned.bytes()[..FLAGS * 4];
-        if flags.iter().all(|byte| *byte == 0) {
-            return Ok(());
-        }
-        let set = flags.chunks_exact(4).position(|word| word != [0; 4]).unwrap_or(0);
-        flags.fill(0);
+        let Some(set) = lane.take_flag()? else { return Ok(()) };
         let steps = self.steps.iter().zip(&self.plan.layout.steps).skip(set).step_by(FLAGS);
         let found = steps.into_iter().find_map(|(bound, step)| match &bound.work {
             Work::Kernel(kernel) => Some((kernel.fault()?, step)),
@@ -376,37 +377,38 @@ impl Runnable for CudaProgram {
         let mut bases: Bases = SmallVec::new();
         bases.push(lane.first);
         bases.extend(held.iter().map(|held| held.first as u64));
+        let staged = self.staged_in(lane);
         for (input, transfer) in self.inputs.iter().enumerate() {
-            if self.staged {
-                let place = &mut lane.pinned.bytes()[transfer.staged..transfer.staged + transfer.bytes];
+            if staged {
+                let place = &mut lane.staging.bytes()[transfer.staged..transfer.staged + transfer.bytes];
                 batch.gather(input, place);
             } else {
                 let mut to = lane.first + transfer.offset as u64;
                 let end = to + transfer.bytes as u64;
                 for bytes in batch.brought(input) {
-                    transfers::bring(bytes, to, &mut lane.pinned, &lane.stream)?;
+                    transfers::bring(bytes, to, &mut lane.staging, &lane.stream)?;
                     to += bytes.len() as u64;
                 }
                 // Rows that nobody brings.
-                transfers::bring(&vec![0; (end - to) as usize], to, &mut lane.pinned, &lane.stream)?;
+                transfers::bring(&vec![0; (end - to) as usize], to, &mut lane.staging, &lane.stream)?;
             }
         }
         let known = lane.graphs.get(self.id, &bases).is_some();
         let computed = self.compute(lane, &bases);
         if let Err(error) = computed {
-            // What is still under way must not outlive the hold on the weights.
-            let _ = lane.stream.wait();
+            // What is still under way must not outlive the hold on the weights, nor a flag the run that it tells of.
+            let _ = lane.stream.wait().and_then(|()| lane.take_flag());
             return Err(error);
         }
         self.check(lane)?;
         for (operand, transfer) in self.plan.layout.outputs.iter().zip(&self.outputs) {
-            if self.staged {
-                let place = &lane.pinned.bytes()[transfer.staged..transfer.staged + transfer.bytes];
+            if staged {
+                let place = &lane.staging.bytes()[transfer.staged..transfer.staged + transfer.bytes];
                 batch.scatter(operand.dtype, &operand.shape, place, outputs)?;
             } else {
                 let mut bytes = vec![0; transfer.bytes];
                 let from = lane.first + transfer.offset as u64;
-                transfers::fetch(from, &mut bytes, &mut lane.pinned, &lane.stream)?;
+                transfers::fetch(from, &mut bytes, &mut lane.staging, &lane.stream)?;
                 batch.scatter(operand.dtype, &operand.shape, &bytes, outputs)?;
             }
         }

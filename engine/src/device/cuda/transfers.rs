@@ -1,8 +1,9 @@
 //! Inputs and outputs between the caller and the workspace, through a lane's host memory.
 
 use super::context::failure;
-use super::lane::FLAGS;
-use super::pinned::{Pinned, Stream};
+use super::lane::FLAGS_BYTES;
+use super::pinned::Stream;
+use super::staging::Staging;
 use crate::error::Error;
 use cudarc::driver::result::{self, DriverError};
 use cudarc::driver::sys::{CUdeviceptr, CUstream};
@@ -23,7 +24,7 @@ const ALIGNMENT: usize = 64;
 
 /// Gives every transfer its place in host memory of so many bytes; whether there is room for all.
 pub(super) fn place<'a>(transfers: impl Iterator<Item = &'a mut Transfer>, bytes: usize) -> bool {
-    let mut end = FLAGS * 4;
+    let mut end = FLAGS_BYTES;
     for transfer in transfers {
         transfer.staged = end;
         end += transfer.bytes.next_multiple_of(ALIGNMENT);
@@ -35,14 +36,14 @@ impl Transfer {
     /// Puts the copy from its place in host memory to the workspace into the stream.
     pub(super) fn to_device(
         self,
-        pinned: &mut Pinned,
+        staging: &mut Staging,
         workspace: CUdeviceptr,
         stream: CUstream,
     ) -> Result<(), DriverError> {
         if self.bytes == 0 {
             return Ok(());
         }
-        let staged = &pinned.bytes()[self.staged..self.staged + self.bytes];
+        let staged = &staging.bytes()[self.staged..self.staged + self.bytes];
         // SAFETY: the plan placed it in the workspace, and the place in host memory is this transfer's alone.
         unsafe { result::memcpy_htod_async(workspace + self.offset as u64, staged, stream) }
     }
@@ -50,14 +51,14 @@ impl Transfer {
     /// The way back.
     pub(super) fn to_host(
         self,
-        pinned: &mut Pinned,
+        staging: &mut Staging,
         workspace: CUdeviceptr,
         stream: CUstream,
     ) -> Result<(), DriverError> {
         if self.bytes == 0 {
             return Ok(());
         }
-        let staged = &mut pinned.bytes()[self.staged..self.staged + self.bytes];
+        let staged = &mut staging.bytes()[self.staged..self.staged + self.bytes];
         // SAFETY: as above.
         unsafe { result::memcpy_dtoh_async(staged, workspace + self.offset as u64, stream) }
     }
@@ -70,15 +71,15 @@ impl Transfer {
 pub(super) fn bring(
     bytes: &[u8],
     to: CUdeviceptr,
-    pinned: &mut Pinned,
+    staging: &mut Staging,
     stream: &Stream,
 ) -> Result<(), Error> {
-    let half = (pinned.len() - FLAGS * 4) / 2;
+    let half = (staging.len() - FLAGS_BYTES) / 2;
     for (at, part) in bytes.chunks(half.max(1)).enumerate() {
         if at >= 2 {
             stream.wait()?;
         }
-        let staged = &mut pinned.bytes()[FLAGS * 4 + at % 2 * half..][..part.len()];
+        let staged = &mut staging.bytes()[FLAGS_BYTES + at % 2 * half..][..part.len()];
         staged.copy_from_slice(part);
         // SAFETY: the caller's address has room, and the half is not written again before the stream is waited for.
         unsafe { result::memcpy_htod_async(to + (at * half) as u64, staged, stream.raw()) }
@@ -94,12 +95,12 @@ pub(super) fn bring(
 pub(super) fn fetch(
     from: CUdeviceptr,
     bytes: &mut [u8],
-    pinned: &mut Pinned,
+    staging: &mut Staging,
     stream: &Stream,
 ) -> Result<(), Error> {
-    let room = pinned.len() - FLAGS * 4;
+    let room = staging.len() - FLAGS_BYTES;
     for (at, part) in bytes.chunks_mut(room.max(1)).enumerate() {
-        let staged = &mut pinned.bytes()[FLAGS * 4..][..part.len()];
+        let staged = &mut staging.bytes()[FLAGS_BYTES..][..part.len()];
         // SAFETY: the caller's address has so many bytes; the stream is waited for at once.
         unsafe { result::memcpy_dtoh_async(staged, from + (at * room) as u64, stream.raw()) }
             .map_err(failure)?;

@@ -1,7 +1,8 @@
 //! Host bytes to the GPU in bounded pieces: while one piece is under way the next is put together.
 
 use super::context::{Context, failure};
-use super::pinned::{Pinned, Stream};
+use super::pinned::Stream;
+use super::staging::Staging;
 use crate::error::Error;
 use cudarc::driver::result;
 use cudarc::driver::sys::{CUdeviceptr, CUstream};
@@ -12,8 +13,9 @@ const PART_BYTES: usize = 4 << 20;
 
 /// Two pieces of host memory and the stream that empties them.
 pub(super) struct Upload {
+    context: Arc<Context>,
     stream: Stream,
-    halves: [Pinned; 2],
+    halves: [Staging; 2],
     /// Which one is filled next.
     next: usize,
     /// Whether a copy out of it may be under way.
@@ -24,10 +26,18 @@ impl Upload {
     /// For one GPU.
     ///
     /// # Errors
-    /// The driver does not give the memory.
+    /// The system does not have the memory, or the driver gives no stream.
     pub(super) fn new(context: &Arc<Context>) -> Result<Upload, Error> {
-        let halves = [Pinned::new(context, PART_BYTES)?, Pinned::new(context, PART_BYTES)?];
-        Ok(Upload { stream: Stream::new(context)?, halves, next: 0, busy: [false; 2] })
+        Upload::with(context, [Staging::new(context, PART_BYTES)?, Staging::new(context, PART_BYTES)?])
+    }
+
+    /// With these halves, each of [`PART_BYTES`].
+    ///
+    /// # Errors
+    /// The driver gives no stream.
+    pub(super) fn with(context: &Arc<Context>, halves: [Staging; 2]) -> Result<Upload, Error> {
+        let stream = Stream::new(context)?;
+        Ok(Upload { context: Arc::clone(context), stream, halves, next: 0, busy: [false; 2] })
     }
 
     /// Bytes that go at a time.
@@ -68,11 +78,12 @@ impl Upload {
     pub(super) fn bounce(&mut self, from: CUdeviceptr, to: CUdeviceptr, bytes: usize) -> Result<(), Error> {
         self.finish()?;
         let staged = &mut self.halves[0].bytes()[..bytes];
-        // SAFETY: the caller's addresses have so many bytes; the stream does the second copy after the first.
-        unsafe {
-            result::memcpy_dtoh_async(staged, from, self.stream.raw()).map_err(failure)?;
-            result::memcpy_htod_async(to, staged, self.stream.raw()).map_err(failure)?;
-        }
+        // SAFETY: the caller's address has so many bytes, and the stream is waited for at once.
+        unsafe { result::memcpy_dtoh_async(staged, from, self.stream.raw()) }.map_err(failure)?;
+        // Memory that is not pinned may be read when the next copy is asked for, and not only when its turn comes.
+        self.stream.wait()?;
+        // SAFETY: as above, and the half stays as it is until the copy is done.
+        unsafe { result::memcpy_htod_async(to, staged, self.stream.raw()) }.map_err(failure)?;
         self.busy[0] = true;
         Ok(())
     }
@@ -84,5 +95,14 @@ impl Upload {
     pub(super) fn finish(&mut self) -> Result<(), Error> {
         self.busy = [false; 2];
         self.stream.wait()
+    }
+}
+
+impl Drop for Upload {
+    fn drop(&mut self) {
+        // What broke off may have left copies behind that still read the halves.
+        if self.context.enter().is_ok() {
+            let _ = self.stream.wait();
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 mod others;
 mod products;
+mod staging;
 
 use crate::device::Batch;
 use crate::device::{Binaries, Opened, Room};
@@ -14,12 +15,16 @@ use std::sync::OnceLock;
 /// Cases of each op.
 const CASES: u64 = 40;
 
+/// Where kernels' binaries are kept from one run to the next.
+fn kernels() -> PathBuf {
+    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../target/kernels"))
+}
+
 /// The GPU, if there is one.
 fn gpu() -> Option<&'static Opened> {
     static GPU: OnceLock<Option<Opened>> = OnceLock::new();
     let open = || {
-        let kernels = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../target/kernels"));
-        let binaries = Binaries { ahead: None, keep: Some(kernels) };
+        let binaries = Binaries { ahead: None, keep: Some(kernels()) };
         Opened::cuda(0, &binaries).map_err(|why| eprintln!("skipped: {why}")).ok()
     };
     GPU.get_or_init(open).as_ref()
