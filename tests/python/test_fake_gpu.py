@@ -3,6 +3,7 @@
 The double runs copies and no kernel, so the models here are made of host steps and of nothing at all.
 """
 
+import concurrent.futures
 import re
 import shutil
 import subprocess
@@ -87,6 +88,20 @@ def test_where_memory_is_not_pinned_answers_are_the_same_and_it_is_said(serve, m
     assert (memory["device_allocations"], memory["device_allocations_after_ready"]) == (1, 0), "the slab"
     warned = re.findall(r"WARN.*does not pin.*refused=(\S+) MiB pieces=(\d+)", server.log())
     assert warned == [(f"{4.0 * pieces:.1f}", str(pieces))], server.log()
+
+
+@pytest.mark.parametrize("refused", ["none", "all"])
+def test_rows_that_share_a_run_are_brought_and_fetched_each_in_its_place(serve, models, fake, refused):
+    env = fake | {"FAKE_CUDA_REFUSE_PINNED": refused} if refused == "all" else fake
+    server = serve(models, config(lanes={"steady": 1, "workspace": "64MiB"}, batching={"max_batch": 64}), env=env)
+    asked = [numbers(1 + at * 7 % 40, at) for at in range(64)]
+    with concurrent.futures.ThreadPoolExecutor(16) as pool:
+        for _ in range(4):
+            for x, answer in zip(asked, pool.map(lambda x: v2.infer(server, "same", {"x": x})["y"], asked), strict=True):
+                np.testing.assert_array_equal(answer, x)
+    # Rows that nobody brought fill up 3 to 4, 5 to 8 and so on.
+    stats = server.statistics("same")
+    assert stats["inference_count"] == 4 * sum(map(len, asked)) and stats["execution_count"] <= 4 * len(asked)
 
 
 def test_on_the_processor_nothing_is_pinned(digits):
