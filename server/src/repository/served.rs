@@ -44,6 +44,8 @@ pub(crate) struct Served {
     pub(crate) stats: Stats,
     /// Class names of outputs.
     pub(crate) labels: BTreeMap<String, Vec<String>>,
+    /// What it was loaded from.
+    pub(super) origin: Origin,
     model: Arc<Model>,
     /// Unlike any other's, also of an earlier load of the same version.
     id: u64,
@@ -51,6 +53,13 @@ pub(crate) struct Served {
     priority: Priority,
     meters: Meters,
     loader: Loader,
+}
+
+/// What a version is loaded from.
+#[derive(Clone)]
+pub(super) struct Origin {
+    pub(super) found: FoundVersion,
+    pub(super) settings: Arc<ModelSettings>,
 }
 
 /// The model version's own series of the metrics, looked up once.
@@ -72,12 +81,8 @@ impl Served {
     ///
     /// # Errors
     /// The model cannot be imported, prepared for the shapes that its settings name, or does not fit.
-    pub(crate) fn load(
-        name: &str,
-        found: &FoundVersion,
-        settings: &ModelSettings,
-        registry: &Registry,
-    ) -> Result<Served, Error> {
+    pub(super) fn load(name: &str, origin: Origin, registry: &Registry) -> Result<Served, Error> {
+        let Origin { found, settings } = &origin;
         let Registry { defaults, arena, metrics, .. } = registry;
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let owner = owner(name, &found.version.to_string());
@@ -110,6 +115,7 @@ impl Served {
             timeout: settings.timeout.unwrap_or(defaults.timeout),
             stats: Stats::default(),
             labels: settings.labels.clone(),
+            origin: origin.clone(),
             model: Arc::new(model),
             id: NEXT.fetch_add(1, Ordering::Relaxed),
             queue_limit: settings.queue_limit.unwrap_or(defaults.queue_limit),
