@@ -36,7 +36,8 @@ impl Entry {
         Entry { found, slots }
     }
 
-    pub(super) fn update(&mut self, found: Found) {
+    /// Takes over what a scan found, and returns the versions that went.
+    pub(super) fn update(&mut self, found: Found) -> BTreeMap<u64, Slot> {
         let settings_changed = found.settings_fingerprint != self.found.settings_fingerprint;
         let mut slots = BTreeMap::new();
         for version in &found.versions {
@@ -54,8 +55,8 @@ impl Entry {
             let serving = gone.into_iter().filter(|(_, slot)| slot.served.is_some());
             slots.extend(serving.map(|(version, slot)| (version, Slot { leaving: true, ..slot })));
         }
-        self.slots = slots;
         self.found = found;
+        std::mem::replace(&mut self.slots, slots)
     }
 
     /// Takes out the versions that only waited for a successor, and returns what served of them.

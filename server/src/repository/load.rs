@@ -129,13 +129,16 @@ impl Registry {
         let owner = served.owner();
         self.arena.record(What::Load, &owner, self.arena.held_by(&owner));
         tracing::info!(model = name, version, imported = served.was_imported(), "loaded");
+        let mut changing = Some(served);
         self.set(name, version, |slot| {
-            slot.served = Some(served);
+            std::mem::swap(&mut slot.served, &mut changing);
             // A change that was seen meanwhile has left it outdated.
             if slot.state == State::Loading {
                 slot.state = State::Ready;
             }
         });
+        // What served before goes without the catalogue's lock, for which every request would wait.
+        drop(changing);
         self.leave(name);
     }
 

@@ -72,19 +72,26 @@ impl Registry {
 
     /// Lets a model version go to make room for another; it is loaded again when it is asked for.
     fn evict(&self, owner: &str) -> bool {
+        // Dropped without the lock, for which every request would wait.
+        let left = self.take_out_owner(owner);
+        left.is_some()
+    }
+
+    fn take_out_owner(&self, owner: &str) -> Option<Arc<Served>> {
         let mut catalogue = self.write();
         for (name, entry) in catalogue.iter_mut() {
             for (version, slot) in &mut entry.slots {
-                if served::owner(name, &version.to_string()) != owner || slot.served.take().is_none() {
+                if served::owner(name, &version.to_string()) != owner {
                     continue;
                 }
+                let left = slot.served.take()?;
                 slot.state = State::Unloaded;
                 tracing::info!(model = name, version, "evicted");
                 entry.slots.retain(|_, slot| !slot.leaving || slot.served.is_some());
-                return true;
+                return Some(left);
             }
         }
-        false
+        None
     }
 
     /// Whether models are loaded when they are first asked for.
@@ -166,17 +173,21 @@ impl Registry {
     /// Takes note of a model as a scan found it. Versions that changed are outdated, those that went are dropped.
     pub(super) fn found(&self, found: Found) {
         let mut catalogue = self.write();
-        match catalogue.get_mut(&found.name) {
+        let went = match catalogue.get_mut(&found.name) {
             Some(entry) => entry.update(found),
             None => {
                 catalogue.insert(found.name.clone(), Entry::new(found));
+                Default::default()
             }
-        }
+        };
+        drop(catalogue);
+        drop(went);
     }
 
     /// Takes note that a model's files are gone.
     pub(super) fn gone(&self, name: &str) {
-        self.write().remove(name);
+        let went = self.write().remove(name);
+        drop(went);
     }
 
     /// The models as they were last found, in name order.
