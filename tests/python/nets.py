@@ -106,12 +106,12 @@ def outer(path, size):
     return _write(path, _model(nodes, [_float("x", [size, 1])], [_float("y", [size, size])], weights))
 
 
-def large(path, mebibytes, seed=1):
-    """y [1, n] = x [1, 1024] @ w: a matrix of so many MiB that does not compress."""
+def large(path, mebibytes, seed=1, batch=1):
+    """y [batch, n] = x [batch, 1024] @ w: a matrix of so many MiB that does not compress."""
     columns = mebibytes * 1024 * 1024 // 4 // 1024
     weights = {"w": np.random.default_rng(seed).standard_normal((1024, columns), np.float32)}
     nodes = [helper.make_node("MatMul", ["x", "w"], ["y"], name="product")]
-    return _write(path, _model(nodes, [_float("x", [1, 1024])], [_float("y", [1, columns])], weights))
+    return _write(path, _model(nodes, [_float("x", [batch, 1024])], [_float("y", [batch, columns])], weights))
 
 
 def external(path, location, values, batch=()):

@@ -52,8 +52,9 @@ def ratios(tmp_path_factory):
     return seen
 
 
-# What is left of their first request is the connection's first way through threads and allocator, which no request of
-# our own can go ahead of: 100 µs, several times the run of the one and a fifth of that of the other.
+# What is left of their first request is what any request costs after a pause, also on a server that has answered
+# thousands: code and data have left the processor's caches. 100 µs, several times the run of the one and a fifth of that of
+# the other.
 MISSED = {"digits": "1.8 to 1.9", "ppocr-cls": "1.4 to 1.5"}
 
 

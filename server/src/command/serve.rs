@@ -1,6 +1,6 @@
 //! `serve`: the whole way, from the configuration to the last answer.
 
-use super::warm::warm;
+use super::warm::before_ready;
 use super::{logging, start};
 use crate::cli::Start;
 use crate::http::{self, App, Budget};
@@ -62,6 +62,7 @@ async fn serve(begun: start::Started, started: Instant) -> anyhow::Result<()> {
         admin_token,
         started,
     });
+    app.registry.set_warm(before_ready(&app));
     app.arena.ready();
     describe(&app);
     tracing::info!(address = %listener.local_addr()?, "listening");
@@ -86,7 +87,6 @@ async fn load_wanted(app: Arc<App>, started: Instant) {
     }
     for name in app.registry.wanted() {
         let _ = app.registry.load(&name).await;
-        warm(&app, &name).await;
     }
     app.readiness.ready();
     let models = app.registry.ready().len();

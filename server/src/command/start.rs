@@ -56,15 +56,10 @@ pub(super) fn start(config: Config) -> anyhow::Result<Started> {
         limits: Limits { threads: config.device.threads, ..Limits::default() },
         cache: config.cache.dir.as_deref().and_then(cache),
     };
-    let root = config.models.path.clone();
-    let registry = Registry::open(
-        root.clone(),
-        config.models.load.clone(),
-        defaults,
-        Arc::clone(&arena),
-        metrics.clone(),
-    )
-    .with_context(|| format!("the model folder {} (models.path) cannot be read", root.display()))?;
+    let registry = Registry::open(&config.models, defaults, Arc::clone(&arena), metrics.clone());
+    let root = config.models.path.display();
+    let registry =
+        registry.with_context(|| format!("the model folder {root} (models.path) cannot be read"))?;
     let admin_token = config.server.admin_token_file.as_deref().map(token).transpose()?;
     Ok(Started { config, arena, registry, metrics, admin_token })
 }

@@ -2,14 +2,17 @@
 //!
 //! A first run finds code and weights outside the processor's caches, and nobody knows yet whether it is short enough
 //! to be done by the thread that brings it. For a run of a millisecond that is most of its time; a run of many is
-//! hardly longer for it, and would only put off that the server is ready.
+//! hardly longer for it, and would only put off that the model is ready.
 
 use crate::http::{App, rehearse};
+use crate::repository::{Served, Warm};
+use futures_util::FutureExt;
 use plimsoll_engine::lane::Want;
 use plimsoll_engine::plan::Plan;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 
 /// What multiplies more is not run ahead; about ten milliseconds of one core.
 const MOST_MULTIPLICATIONS: u64 = 1 << 27;
@@ -20,31 +23,50 @@ const MOST_BYTES: usize = 1 << 20;
 /// What takes longer is run once.
 const LONG: Duration = Duration::from_millis(1);
 
-/// So many requests at once, twice, so that each thread that can get a first request has had one.
+/// No load waits for longer for the first runs of one version.
+const LONGEST: Duration = Duration::from_secs(1);
+
+/// At the start so many requests at once, twice, so that each thread that can get a first request has had one.
 const AT_ONCE: usize = 4;
 
+/// What the registry has done with each version before it is ready.
+pub(super) fn before_ready(app: &Arc<App>) -> Warm {
+    // The app holds the registry, which is to hold this.
+    let app = Arc::downgrade(app);
+    Box::new(move |served| {
+        let app = app.upgrade();
+        async move {
+            if let Some(app) = app {
+                // What is not warm by then is warmed by its first request.
+                let _ = timeout(LONGEST, warm(&app, &served)).await;
+            }
+        }
+        .boxed()
+    })
+}
+
 /// Runs the prepared programs of a model.
-pub(super) async fn warm(app: &Arc<App>, name: &str) {
+async fn warm(app: &Arc<App>, served: &Arc<Served>) {
     // The reserve is not there for this.
     let steady = app.scheduler.largest_bytes(Want::Steady);
-    for served in app.registry.ready().into_iter().filter(|served| served.name == name) {
-        for program in served.prepared() {
-            let fits = program.workspace_bytes() as u64 <= steady;
-            if !fits || !program.plan().is_some_and(is_soon_done) {
-                continue;
+    // Threads that have served are warm, and lanes have other models to run.
+    let at_once = if app.readiness.is_ready() { 1 } else { AT_ONCE };
+    for program in served.prepared() {
+        let fits = program.workspace_bytes() as u64 <= steady;
+        if !fits || !program.plan().is_some_and(is_soon_done) {
+            continue;
+        }
+        for _ in 0..2 {
+            let mut requests = JoinSet::new();
+            for _ in 0..at_once {
+                let (app, served, program) = (Arc::clone(app), Arc::clone(served), Arc::clone(&program));
+                requests.spawn(async move { rehearse(&app, &served, &program).await });
             }
-            for _ in 0..2 {
-                let mut requests = JoinSet::new();
-                for _ in 0..AT_ONCE {
-                    let (app, served, program) = (Arc::clone(app), Arc::clone(&served), Arc::clone(&program));
-                    requests.spawn(async move { rehearse(&app, &served, &program).await });
-                }
-                let times = requests.join_all().await;
-                let Some(shortest) = times.into_iter().flatten().min() else { break };
-                served.class().services.reset(served.rows_of(&program), shortest);
-                if shortest > LONG {
-                    break;
-                }
+            let times = requests.join_all().await;
+            let Some(shortest) = times.into_iter().flatten().min() else { break };
+            served.class().services.reset(served.rows_of(&program), shortest);
+            if shortest > LONG {
+                break;
             }
         }
     }

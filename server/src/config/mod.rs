@@ -41,7 +41,7 @@ pub(crate) use error::ConfigError;
 pub(crate) use lanes::{Lanes, Workspace};
 pub(crate) use log::{Format, Log};
 pub(crate) use memory::Memory;
-pub(crate) use models::{Load, Models};
+pub(crate) use models::{Load, Models, Replace};
 pub(crate) use read::read_toml;
 pub(crate) use server::Server;
 pub(crate) use source::{FILE_VARIABLE, Flags, load};

@@ -1,6 +1,7 @@
 //! `[models]`: the folder of models and when they are loaded.
 
 use super::values;
+use clap::ValueEnum;
 use serde::{Deserialize, Deserializer};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -22,6 +23,8 @@ pub(crate) struct Models {
     /// container mounts and network file systems.
     #[serde(deserialize_with = "watch")]
     pub(crate) watch: Option<Duration>,
+    /// What happens where a version does not fit beside the one that it replaces. Default `keep`.
+    pub(crate) replace: Replace,
 }
 
 /// Which models are loaded at start.
@@ -35,9 +38,31 @@ pub(crate) enum Load {
     Names(Vec<String>),
 }
 
+/// What happens where a version does not fit beside the one that it replaces.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "snake_case")]
+pub(crate) enum Replace {
+    /// The load is refused, and the version that serves goes on serving.
+    #[default]
+    Keep,
+    /// The version that serves is unloaded first; until the other is ready, the model is not.
+    UnloadFirst,
+}
+
 impl Default for Models {
     fn default() -> Self {
-        Self { path: PathBuf::from("models"), load: Load::All, watch: Some(Duration::from_secs(2)) }
+        Self {
+            path: PathBuf::from("models"),
+            load: Load::All,
+            watch: Some(Duration::from_secs(2)),
+            replace: Replace::default(),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Replace {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        values::choice(from)
     }
 }
 

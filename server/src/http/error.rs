@@ -167,10 +167,12 @@ impl From<NotServed> for ApiError {
 
 impl From<LoadFailed> for ApiError {
     fn from(error: LoadFailed) -> ApiError {
+        let sentence = error.to_string();
         match error {
             LoadFailed::Unknown(not_served) => not_served.into(),
             LoadFailed::Engine(error) => error.into(),
-            LoadFailed::Settings(_) | LoadFailed::Unusable(_) => ApiError::bad_request(error.to_string()),
+            LoadFailed::Replacing { failed, .. } => ApiError { sentence, ..(*failed).into() },
+            LoadFailed::Settings(_) | LoadFailed::Unusable(_) => ApiError::bad_request(sentence),
             LoadFailed::Lost => ApiError::internal("a load ended without a result"),
         }
     }

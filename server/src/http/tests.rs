@@ -1,8 +1,8 @@
 //! The router called as axum's own examples do: requests in, answers out, no socket.
 
 use super::error::ApiError;
-use super::{App, Budget, router};
-use crate::config::Load;
+use super::{App, Budget, rehearse, router};
+use crate::config::{Load, Models};
 use crate::load_line::LoadLine;
 use crate::metrics::{self, Metrics};
 use crate::process::Resident;
@@ -52,7 +52,8 @@ fn server_under(ceiling: u64, load: Load) -> Server {
         limits,
         cache: None,
     };
-    let registry = Registry::open(root, load, defaults, Arc::clone(&arena), metrics.clone()).unwrap();
+    let models = Models { path: root, load, ..Models::default() };
+    let registry = Registry::open(&models, defaults, Arc::clone(&arena), metrics.clone()).unwrap();
     let resident = Arc::new(AtomicU64::new(1));
     let told = Arc::clone(&resident);
     let sample = move || {
@@ -159,6 +160,27 @@ async fn a_model_on_demand_is_loaded_by_its_first_request() {
     let server = server_under(1 << 26, Load::OnDemand);
     let response = server.call("POST", "/v2/models/digits/infer", one_image()).await;
     assert_eq!(response.status(), StatusCode::OK);
+}
+
+#[tokio::test]
+async fn a_version_is_warm_before_it_answers() {
+    let server = server_under(1 << 26, Load::All);
+    let app = Arc::downgrade(&server.app);
+    let ran = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&ran);
+    server.app.registry.set_warm(Box::new(move |served| {
+        let (app, ran) = (app.upgrade().unwrap(), Arc::clone(&counted));
+        Box::pin(async move {
+            assert!(app.registry.get("digits", None).is_err(), "it answers already");
+            let program = served.prepared().remove(0);
+            let took = rehearse(&app, &served, &program).await;
+            ran.fetch_add(u64::from(took.is_some()), Ordering::Relaxed);
+        })
+    }));
+    server.app.registry.load("digits").await.unwrap();
+    assert_eq!(ran.load(Ordering::Relaxed), 1);
+    let served = server.app.registry.get("digits", None).unwrap();
+    assert_eq!(served.stats.success.read().0, 0, "a rehearsal is counted");
 }
 
 #[tokio::test]

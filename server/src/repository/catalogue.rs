@@ -18,6 +18,8 @@ pub(super) struct Slot {
     pub(super) state: State,
     /// What serves now, also while its successor is loading.
     pub(super) served: Option<Arc<Served>>,
+    /// Its files are gone; it serves until a version that is there does.
+    pub(super) leaving: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,7 +36,8 @@ impl Entry {
         Entry { found, slots }
     }
 
-    pub(super) fn update(&mut self, found: Found) {
+    /// Takes over what a scan found, and returns the versions that went.
+    pub(super) fn update(&mut self, found: Found) -> BTreeMap<u64, Slot> {
         let settings_changed = found.settings_fingerprint != self.found.settings_fingerprint;
         let mut slots = BTreeMap::new();
         for version in &found.versions {
@@ -44,10 +47,22 @@ impl Entry {
                 slot.found = version.clone();
                 slot.state = State::Unloaded;
             }
+            slot.leaving = false;
             slots.insert(version.version, slot);
         }
-        self.slots = slots;
+        if slots.values().any(|slot| slot.state != State::Ready) {
+            let gone = std::mem::take(&mut self.slots);
+            let serving = gone.into_iter().filter(|(_, slot)| slot.served.is_some());
+            slots.extend(serving.map(|(version, slot)| (version, Slot { leaving: true, ..slot })));
+        }
         self.found = found;
+        std::mem::replace(&mut self.slots, slots)
+    }
+
+    /// Takes out the versions that only waited for a successor, and returns what served of them.
+    pub(super) fn leave(&mut self) -> Vec<Arc<Served>> {
+        let left = self.slots.extract_if(.., |_, slot| slot.leaving);
+        left.filter_map(|(_, slot)| slot.served).collect()
     }
 
     pub(super) fn newest(&self) -> Option<Arc<Served>> {
@@ -80,6 +95,11 @@ impl Entry {
             .map(|(version, slot)| {
                 let version = version.to_string();
                 match (&slot.state, &slot.served) {
+                    (_, Some(_)) if slot.leaving => line(
+                        version,
+                        Availability::Ready,
+                        "its files are gone; it serves until another version does",
+                    ),
                     // A successor that failed is worth telling, and does not make the version unready.
                     (State::Failed(reason), Some(_)) => line(
                         version,
@@ -104,7 +124,7 @@ impl Entry {
 
 impl Slot {
     fn new(found: &FoundVersion) -> Slot {
-        Slot { found: found.clone(), state: State::Unloaded, served: None }
+        Slot { found: found.clone(), state: State::Unloaded, served: None, leaving: false }
     }
 }
 

@@ -1,7 +1,8 @@
 //! The one thread on which models are imported and programs prepared.
 //!
 //! One, because each import takes memory for a moment that no ledger line foresees, and two at once would take it
-//! twice; and always the same, because an allocator keeps a pool for every thread that ever asked it for much.
+//! twice; and always the same, because an allocator keeps a pool for every thread that ever asked it for much. Other
+//! threads have the processor before it, so that models that run hardly notice a load.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use tokio::sync::oneshot;
@@ -27,7 +28,10 @@ impl Loader {
     pub(crate) fn start() -> std::io::Result<Loader> {
         let (sender, receiver) = channel();
         let thread = std::thread::Builder::new().name("loader".into()).stack_size(STACK_BYTES);
-        thread.spawn(move || run(&receiver))?;
+        thread.spawn(move || {
+            step_back();
+            run(&receiver);
+        })?;
         Ok(Loader(sender))
     }
 
@@ -51,6 +55,20 @@ impl Loader {
     pub(crate) fn begin(&self, work: impl FnOnce() + Send + 'static) {
         // Where the thread is gone, the server ends.
         let _ = self.0.send(Box::new(work));
+    }
+}
+
+/// Lets other threads go first that want the processor.
+fn step_back() {
+    #[cfg(target_os = "linux")]
+    {
+        // A tenth of what others get where all are busy. With less, a load on a busy machine would hardly end, and what
+        // others wait for (weights being moved, the kernel's lock on the process's mappings) would be held for long.
+        const NICE: i32 = 10;
+        // Linux takes "this process" to mean the thread that asks.
+        if let Err(error) = rustix::process::setpriority_process(None, NICE) {
+            tracing::debug!(%error, "loads have the priority of everything else");
+        }
     }
 }
 

@@ -22,6 +22,10 @@ mod catalogue;
 
 mod registry;
 
+mod load;
+
+mod replace;
+
 mod watch;
 
 #[cfg(test)]
@@ -30,7 +34,8 @@ mod tests;
 pub(crate) use catalogue::{Availability, Indexed, NotServed};
 pub(crate) use constant::{Constant, Values};
 pub(crate) use found::{Change, Fingerprint, Found, FoundVersion, changes};
-pub(crate) use registry::{LoadFailed, Registry};
+pub(crate) use load::LoadFailed;
+pub(crate) use registry::{Registry, Warm};
 pub(crate) use scan::{scan, scan_one};
 pub(crate) use served::{Defaults, Served, narrowing, owner};
 pub(crate) use settings::{ModelSettings, Precision};

@@ -50,6 +50,8 @@ pub(crate) struct Served {
     pub(crate) stats: Stats,
     /// Class names of outputs.
     pub(crate) labels: BTreeMap<String, Vec<String>>,
+    /// What it was loaded from.
+    pub(super) origin: Origin,
     model: Arc<Model>,
     /// Whom it is to the scheduler: another than at an earlier load of the same version.
     class: Arc<Class>,
@@ -57,6 +59,13 @@ pub(crate) struct Served {
     batches: Option<Batches>,
     meters: Meters,
     loader: Loader,
+}
+
+/// What a version is loaded from.
+#[derive(Clone)]
+pub(super) struct Origin {
+    pub(super) found: FoundVersion,
+    pub(super) settings: Arc<ModelSettings>,
 }
 
 /// The model version's own series of the metrics, looked up once.
@@ -78,12 +87,8 @@ impl Served {
     ///
     /// # Errors
     /// The model cannot be imported, prepared for the shapes that its settings name, or does not fit.
-    pub(crate) fn load(
-        name: &str,
-        found: &FoundVersion,
-        settings: &ModelSettings,
-        registry: &Registry,
-    ) -> Result<Served, Error> {
+    pub(super) fn load(name: &str, origin: Origin, registry: &Registry) -> Result<Served, Error> {
+        let Origin { found, settings } = &origin;
         let Registry { defaults, arena, metrics, .. } = registry;
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let owner = owner(name, &found.version.to_string());
@@ -131,6 +136,7 @@ impl Served {
             timeout: settings.timeout.unwrap_or(defaults.timeout),
             stats: Stats::default(),
             labels: settings.labels.clone(),
+            origin: origin.clone(),
             model: Arc::new(model),
             class: Arc::new(class),
             batches,

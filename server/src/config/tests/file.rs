@@ -31,6 +31,7 @@ fn every_form_of_a_value_is_read() {
         [models]
         load = ["a", "b"]
         watch = false
+        replace = "unload_first"
         [log]
         level = "debug"
         format = "json"
@@ -45,6 +46,7 @@ fn every_form_of_a_value_is_read() {
     assert_eq!(config.lanes.workspace, Workspace::Size(ByteSize::mib(64)));
     assert_eq!(config.models.load, Load::Names(vec!["a".to_owned(), "b".to_owned()]));
     assert_eq!(config.models.watch, None);
+    assert_eq!(config.models.replace, Replace::UnloadFirst);
     assert_eq!(config.log, Log { level: Level::Debug, format: Format::Json });
 }
 
@@ -149,6 +151,10 @@ fn a_wrong_value_names_its_place_what_was_expected_and_what_came() {
             "[models]\nwatch = true",
             "2:9: `watch` in [models]: expected false or a duration of at least 100ms such as \"2s\", \
              got boolean `true`",
+        ),
+        (
+            "[models]\nreplace = \"always\"",
+            "2:11: `replace` in [models]: expected one of \"keep\", \"unload_first\", got string \"always\"",
         ),
         ("log = 3", "1:7: `log` at the top level: expected a table, got integer `3`"),
         (
