@@ -70,7 +70,7 @@ def test_without_on_demand_nobody_leaves_and_the_refusal_says_who_could(serve, m
     v2.infer(server, four[0], ROW)
     answer = server.load(four[2])
     assert answer.status == 507, answer
-    assert re.search(r"`large-2:1` needs 32 MiB, [\d.]+ MiB free under the ceiling of 192 MiB", answer.error), answer.error
+    assert re.search(r"`large-2:1` needs 32 MiB, [\d.]+ [KM]iB free under the ceiling of 192 MiB", answer.error), answer.error
     for remedy in (r"`large-0:1` \(32 MiB, idle \d+ s\)", r"`large-1:1` \(32 MiB\)"):
         assert re.search("after unloading " + remedy, answer.error), "how long it has been idle, where it was asked at all"
     assert server.unload(four[0]).status == 200
