@@ -56,6 +56,11 @@ impl Program {
         self.executor.workspace_bytes()
     }
 
+    /// Bytes of workspace that a run takes of its lane: none where the model is run whole, in memory of the host.
+    pub fn lane_bytes(&self) -> usize {
+        if self.plan().is_some() { self.workspace_bytes() } else { 0 }
+    }
+
     /// Bytes of weights and other constants, those that other programs of the model share included.
     pub fn constant_bytes(&self) -> usize {
         self.executor.constant_bytes()

@@ -24,19 +24,37 @@ impl<'a> Batch<'a> {
     }
 
     /// The bytes that each request brings for an input, in order.
-    pub(crate) fn brought(self, input: usize) -> impl Iterator<Item = &'a [u8]> {
+    fn brought(self, input: usize) -> impl Iterator<Item = &'a [u8]> {
         self.requests.iter().filter_map(move |inputs| Some(inputs.get(input)?.as_bytes()?.as_ref()))
     }
 
-    /// Lays what the requests bring for an input into its place, and zeros into rows that nobody brings.
+    /// What rows hold that nobody brings: the last row that somebody does, again and again. Zeros might be values that the
+    /// model does not take. Empty where nothing is brought.
+    fn filling(self, input: usize) -> &'a [u8] {
+        let last = self.requests.last().and_then(|inputs| inputs.get(input));
+        let rows = last.and_then(|tensor| tensor.shape().first()).copied().unwrap_or(0);
+        let bytes = last.and_then(Tensor::as_bytes).map_or(&[][..], |bytes| bytes);
+        let row = bytes.len().checked_div(rows).unwrap_or(0);
+        bytes.get(bytes.len() - row..).unwrap_or_default()
+    }
+
+    /// The pieces that fill an input's place of so many bytes, in order.
+    pub(crate) fn pieces(self, input: usize, bytes: usize) -> impl Iterator<Item = &'a [u8]> {
+        let brought: usize = self.brought(input).map(<[u8]>::len).sum();
+        let filling = self.filling(input);
+        let times = bytes.saturating_sub(brought).checked_div(filling.len()).unwrap_or(0);
+        self.brought(input).chain(std::iter::repeat_n(filling, times))
+    }
+
+    /// Lays what the requests bring for an input into its place.
     pub(crate) fn gather(self, input: usize, place: &mut [u8]) {
+        let pieces = self.pieces(input, place.len());
         let mut rest = place;
-        for bytes in self.brought(input) {
-            let (mine, others) = rest.split_at_mut(bytes.len());
-            mine.copy_from_slice(bytes);
+        for piece in pieces {
+            let (mine, others) = rest.split_at_mut(piece.len());
+            mine.copy_from_slice(piece);
             rest = others;
         }
-        rest.fill(0);
     }
 
     /// Gives each request its rows of an output that lies in `place`.
@@ -86,7 +104,7 @@ mod tests {
         let batch = Batch::shared(&requests);
         let mut place = [9; 8];
         batch.gather(0, &mut place);
-        assert_eq!(place, [10, 11, 20, 21, 22, 23, 0, 0], "what nobody brings is zero");
+        assert_eq!(place, [10, 11, 20, 21, 22, 23, 22, 23], "what nobody brings is the last row again");
         let mut outputs = vec![vec![]; 2];
         batch.scatter(DType::U8, &Shape::from_slice(&[4, 2]), &place, &mut outputs).unwrap();
         assert_eq!(outputs, [vec![rows(10, 1)], vec![rows(20, 2)]]);

@@ -64,7 +64,7 @@ async fn warm(app: &Arc<App>, served: &Arc<Served>) {
             }
             let times = requests.join_all().await;
             let Some(shortest) = times.into_iter().flatten().min() else { break };
-            served.class().services.reset(served.rows_of(&program), shortest);
+            served.services(&program).reset(served.rows_of(&program), shortest);
             if shortest > LONG {
                 break;
             }

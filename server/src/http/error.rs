@@ -217,6 +217,9 @@ impl From<Admission> for ApiError {
                 ),
                 expected.saturating_sub(left),
             ),
+            Admission::NoLane => {
+                ApiError::too_much_workspace("no lane has the workspace that these shapes need")
+            }
             Admission::Closed => ApiError::not_ready("the server is stopping"),
         }
     }

@@ -1,6 +1,6 @@
 //! A model version that is ready: the engine's model, and what the server knows about serving it.
 
-use super::batches::Batches;
+use super::batches::{self, Batches};
 use super::loader::Loader;
 use super::registry::Registry;
 use super::stats::Stats;
@@ -8,6 +8,7 @@ use super::{Constant, FoundVersion, ModelSettings, Values};
 use crate::metrics::{self, Metrics};
 use crate::schedule::{Class, Priority, Runs, Services};
 use ::metrics::{Counter, Histogram};
+use lru::LruCache;
 use plimsoll_engine::cache::Cache;
 use plimsoll_engine::error::Error;
 use plimsoll_engine::import::{self, Dim, Narrowing, Signature};
@@ -17,8 +18,8 @@ use plimsoll_engine::slab::Terms;
 use plimsoll_engine::tensor::{Shape, Tensor};
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// What a model gets that its own settings do not name.
@@ -57,6 +58,8 @@ pub(crate) struct Served {
     class: Arc<Class>,
     /// `None` where requests run one by one.
     batches: Option<Batches>,
+    /// How long runs take, by the input shapes without what is the number of rows.
+    services: Mutex<LruCache<Vec<Shape>, Arc<Services>>>,
     meters: Meters,
     loader: Loader,
 }
@@ -116,10 +119,11 @@ impl Served {
             );
         }
         check_labels(model.signature(), settings)?;
+        let services = Mutex::new(LruCache::new(SHAPES));
         for shapes in first_shapes(model.signature(), settings)? {
             model.program(&shapes)?;
             if let Some(batches) = &batches {
-                batches.prepare(&shapes, &model);
+                batches.prepare(&shapes, &services_of(&services, &shapes), &model);
             }
         }
         let class = Class {
@@ -140,6 +144,7 @@ impl Served {
             model: Arc::new(model),
             class: Arc::new(class),
             batches,
+            services,
             meters: Meters::new(metrics, name, found.version),
             loader: registry.loader.clone(),
         })
@@ -165,6 +170,11 @@ impl Served {
         &self.class
     }
 
+    /// How long runs of a program's shapes take.
+    pub(crate) fn services(&self, program: &Program) -> Arc<Services> {
+        services_of(&self.services, program.shapes())
+    }
+
     /// The programs that are prepared.
     pub(crate) fn prepared(&self) -> Vec<Arc<Program>> {
         self.model.programs()
@@ -175,11 +185,13 @@ impl Served {
     /// # Errors
     /// As [`Model::program`].
     pub(crate) async fn runs(&self, inputs: &[Tensor]) -> Result<(Arc<Runs>, usize), Error> {
-        let open = self.batches.as_ref().and_then(|batches| batches.runs(inputs, &self.model, &self.loader));
+        let shapes: Vec<Shape> = inputs.iter().map(|tensor| tensor.shape().into()).collect();
+        let services = services_of(&self.services, &shapes);
+        let batches = self.batches.as_ref();
+        let open = batches.and_then(|batches| batches.runs(inputs, &services, &self.model, &self.loader));
         if let Some(open) = open {
             return Ok(open);
         }
-        let shapes: Vec<Shape> = inputs.iter().map(|tensor| tensor.shape().into()).collect();
         let program = match self.program(&shapes).await {
             // What groups hold may be what is missing.
             Err(Error::DoesNotFit(_)) if self.batches.as_ref().is_some_and(Batches::clear) => {
@@ -188,7 +200,7 @@ impl Served {
             found => found,
         };
         let rows = self.rows_of_shapes(inputs.iter().map(Tensor::shape));
-        Ok((Arc::new(Runs::alone(rows, program?)), rows))
+        Ok((Arc::new(Runs::alone(rows, program?, services)), rows))
     }
 
     async fn program(&self, shapes: &[Shape]) -> Result<Arc<Program>, Error> {
@@ -233,6 +245,16 @@ impl Served {
             counter.increment(1);
         }
     }
+}
+
+/// Sets of shapes of which it is remembered how long their runs take.
+const SHAPES: NonZeroUsize = NonZeroUsize::new(64).unwrap();
+
+fn services_of(known: &Mutex<LruCache<Vec<Shape>, Arc<Services>>>, shapes: &[Shape]) -> Arc<Services> {
+    let rests = batches::rows(shapes.iter().map(|shape| shape.as_slice()));
+    let key = rests.map_or_else(|| shapes.to_vec(), |(_, rests)| rests);
+    let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
+    Arc::clone(known.get_or_insert(key, Arc::default))
 }
 
 /// The name under which the ledger holds a version's bytes.

@@ -38,7 +38,7 @@ pub(crate) struct Class {
     pub(crate) share: f64,
     /// How long a job may wait for a steady lane before a burst lane will do.
     pub(crate) max_delay: Duration,
-    /// How long its runs take.
+    /// How long its runs take, whatever their shapes; each job knows more of its own ([`super::desk::Needs::services`]).
     pub(crate) services: Services,
 }
 
@@ -59,6 +59,8 @@ pub(crate) enum Admission {
         /// What is left until its deadline.
         left: Duration,
     },
+    /// No lane that it may have is large enough.
+    NoLane,
     /// The server is stopping.
     Closed,
 }

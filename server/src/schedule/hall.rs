@@ -156,7 +156,17 @@ impl<J: Needs, T> Hall<J, T> {
 
     /// Takes a job out, if it still waits.
     pub(crate) fn withdraw(&self, place: Place) -> Option<J> {
-        self.state().desk.withdraw(place, Instant::now())
+        let mut state = self.state();
+        let job = state.desk.withdraw(place, Instant::now());
+        let (left, idle, closed) = (state.desk.waiting(), state.desk.has_idle_lane(), state.closed);
+        drop(state);
+        if closed && left == 0 {
+            self.work.notify_all();
+        } else if left > 0 && idle {
+            // It may have been the one that others could not pass.
+            self.work.notify_one();
+        }
+        job
     }
 
     /// Jobs that wait.

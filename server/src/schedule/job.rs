@@ -1,6 +1,7 @@
 //! A request on its way through the scheduler, and the programs that it and others like it can be run by.
 
 use super::desk::{Bucket, Needs};
+use super::services::Services;
 use plimsoll_engine::error::Error;
 use plimsoll_engine::lane::Want;
 use plimsoll_engine::program::Program;
@@ -15,21 +16,27 @@ use tokio::sync::oneshot;
 pub(crate) struct Runs {
     /// Requests of the same number can run together; `None` runs alone.
     group: Option<u64>,
+    /// How long runs of these shapes take.
+    services: Arc<Services>,
     /// Each with the rows that it takes, fewest first; one at least.
     programs: SmallVec<[(usize, Arc<Program>); 1]>,
 }
 
 impl Runs {
     /// The one program that takes a request of `rows` rows as it is.
-    pub(crate) fn alone(rows: usize, program: Arc<Program>) -> Runs {
-        Runs { group: None, programs: SmallVec::from_buf([(rows, program)]) }
+    pub(crate) fn alone(rows: usize, program: Arc<Program>, services: Arc<Services>) -> Runs {
+        Runs { group: None, services, programs: SmallVec::from_buf([(rows, program)]) }
     }
 
     /// The programs of a group, each with the rows that it takes.
-    pub(crate) fn shared(group: u64, programs: impl IntoIterator<Item = (usize, Arc<Program>)>) -> Runs {
+    pub(crate) fn shared(
+        group: u64,
+        programs: impl IntoIterator<Item = (usize, Arc<Program>)>,
+        services: Arc<Services>,
+    ) -> Runs {
         let mut programs: SmallVec<_> = programs.into_iter().collect();
         programs.sort_by_key(|(rows, _)| *rows);
-        Runs { group: Some(group), programs }
+        Runs { group: Some(group), services, programs }
     }
 
     /// The smallest with room for so many rows, and its rows.
@@ -79,9 +86,13 @@ impl Needs for Job {
         self.asked.runs.group
     }
 
+    fn services(&self) -> &Arc<Services> {
+        &self.asked.runs.services
+    }
+
     fn bucket(&self, at: usize) -> Option<Bucket> {
         let (rows, program) = self.asked.runs.at(at)?;
-        Some(Bucket { rows: *rows, bytes: program.workspace_bytes() as u64 })
+        Some(Bucket { rows: *rows, bytes: program.lane_bytes() as u64 })
     }
 }
 
@@ -94,7 +105,7 @@ pub(crate) struct Done {
     pub(crate) queued: Duration,
     /// Time of the run.
     pub(crate) computed: Duration,
-    /// The run's rows, where this is the first of the requests that it answers.
+    /// The rows that the run was for, where this is the one of the requests that it answers which counts it.
     pub(crate) led: Option<usize>,
 }
 

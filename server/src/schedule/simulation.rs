@@ -5,6 +5,7 @@
 
 use super::class::{Admission, Class};
 use super::desk::{Bucket, Desk, Entered, LaneSize, Needs, Next, Place, Start};
+use super::services::Services;
 use plimsoll_engine::lane::Want;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -15,6 +16,8 @@ use std::time::{Duration, Instant};
 pub(crate) struct Imagined {
     /// As the scheduler sees it; what its runs take is learned as they are done.
     pub(crate) class: Arc<Class>,
+    /// What is known of its runs' times.
+    pub(crate) services: Arc<Services>,
     /// The runs that it has, fewest rows first; more than one where requests can run together.
     pub(crate) buckets: Arc<[Bucket]>,
     /// What a run takes that has room for so many rows.
@@ -63,6 +66,7 @@ struct Request {
     number: usize,
     rows: usize,
     group: Option<u64>,
+    services: Arc<Services>,
     buckets: Arc<[Bucket]>,
     deadline: Instant,
 }
@@ -80,6 +84,10 @@ impl Needs for Request {
         self.group
     }
 
+    fn services(&self) -> &Arc<Services> {
+        &self.services
+    }
+
     fn bucket(&self, at: usize) -> Option<Bucket> {
         self.buckets.get(at).copied()
     }
@@ -88,7 +96,7 @@ impl Needs for Request {
 /// What happens next on the clock; of several at once, in this order.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Happening {
-    Done(usize),
+    Done(usize, Duration),
     Deadline(Place, usize),
     Look,
 }
@@ -132,7 +140,7 @@ impl World<'_> {
 
     fn happen(&mut self, now: Instant, happening: Happening) {
         match happening {
-            Happening::Done(lane) => self.desk.done(lane, now, None),
+            Happening::Done(lane, took) => self.desk.done(lane, now, Some(took)),
             Happening::Deadline(place, number) => {
                 if self.desk.withdraw(place, now).is_some() {
                     self.settle(number, Fate::Expired { begun: false });
@@ -151,6 +159,7 @@ impl World<'_> {
             number,
             rows: arrival.rows,
             group: (model.buckets.len() > 1).then_some(model.class.model),
+            services: Arc::clone(&model.services),
             buckets: Arc::clone(&model.buckets),
             deadline,
         };
@@ -183,7 +192,6 @@ impl World<'_> {
         let Some((arrival, bucket)) = first else { return };
         let Some(model) = self.models.get(arrival.model) else { return };
         let took = (model.takes)(bucket.rows);
-        model.class.services.record(bucket.rows, took);
         let (done, together) = (now + took, jobs.len());
         for job in &jobs {
             let (begun, at) = (now - self.start, done - self.start);
@@ -193,7 +201,7 @@ impl World<'_> {
             };
             self.settle(job.number, fate);
         }
-        self.clock.push(Reverse((done, Happening::Done(lane))));
+        self.clock.push(Reverse((done, Happening::Done(lane, took))));
     }
 
     fn settle(&mut self, number: usize, fate: Fate) {

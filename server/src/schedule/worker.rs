@@ -147,9 +147,11 @@ fn run(lane: &mut Lane<Workspace>, jobs: Vec<Job>, bucket: usize) -> Ran {
         jobs.into_iter().partition(|job| started < job.asked.deadline);
     let late = |job: Job| (job.reply, Err(Failed::Expired { begun: false }));
     let mut ran = Ran { answers: expired.into_iter().map(late).collect(), took: None };
-    let Some((rows, program)) = alive.first().and_then(|first| first.asked.runs.at(bucket)).cloned() else {
+    let Some((_, program)) = alive.first().and_then(|first| first.asked.runs.at(bucket)).cloned() else {
         return ran;
     };
+    let rows = alive.iter().map(|job| job.asked.rows).sum();
+    let mut apart = false;
     let results: Vec<Result<Outputs, Failed>> = match together(lane, &alive, &program) {
         Ok(outputs) => {
             ran.took = Some(started.elapsed());
@@ -157,16 +159,22 @@ fn run(lane: &mut Lane<Workspace>, jobs: Vec<Job>, bucket: usize) -> Ran {
         }
         Err(error) if alive.len() == 1 => vec![Err(Failed::Run(error))],
         // What is wrong with one must not hurt the others: each is tried by itself.
-        Err(_) => alive.iter().map(|job| by_itself(lane, &job.asked)).collect(),
+        Err(_) => {
+            apart = true;
+            alive.iter().map(|job| by_itself(lane, &job.asked)).collect()
+        }
     };
-    for (at, (job, answer)) in alive.into_iter().zip(results).enumerate() {
+    let mut counted = false;
+    for (job, answer) in alive.into_iter().zip(results) {
         let Job { asked, entered, reply } = job;
-        let done = |outputs| Done {
-            outputs,
-            queued: started - entered,
-            computed: started.elapsed(),
-            led: (at == 0).then_some(rows),
+        let led = match apart {
+            true => Some(asked.rows),
+            // Whoever is gone tells nobody.
+            false if counted || reply.is_closed() => None,
+            false => Some(rows),
         };
+        counted |= led.is_some();
+        let done = |outputs| Done { outputs, queued: started - entered, computed: started.elapsed(), led };
         // The inputs lie in the request's body, whose bytes are budgeted, and the program may be all that is left of a
         // model that was unloaded: both go before anyone is told.
         drop(asked);

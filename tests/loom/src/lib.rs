@@ -62,7 +62,7 @@ fn a_lane_is_handed_to_one_at_a_time() {
 }
 
 /// A job that is nothing but its need.
-struct Job(u64);
+struct Job(u64, std::sync::Arc<Services>);
 
 impl Needs for Job {
     fn want(&self) -> Want {
@@ -75,6 +75,10 @@ impl Needs for Job {
 
     fn group(&self) -> Option<u64> {
         None
+    }
+
+    fn services(&self) -> &std::sync::Arc<Services> {
+        &self.1
     }
 
     fn bucket(&self, at: usize) -> Option<Bucket> {
@@ -110,11 +114,8 @@ struct World {
     workers: Vec<thread::JoinHandle<()>>,
 }
 
-fn class(service: Duration) -> std::sync::Arc<Class> {
+fn class() -> std::sync::Arc<Class> {
     let (services, max_delay) = (Services::default(), Duration::ZERO);
-    if !service.is_zero() {
-        services.reset(1, service);
-    }
     std::sync::Arc::new(Class {
         model: 1,
         queue_limit: 9,
@@ -127,7 +128,11 @@ fn class(service: Duration) -> std::sync::Arc<Class> {
 
 fn enter(hall: &Hall<Job, ()>, need_bytes: u64, service: Duration) -> Entered<Job, ()> {
     let (now, hour) = (Instant::now(), Duration::from_secs(3600));
-    hall.enter(Job(need_bytes), &class(service), now, now + hour).ok().unwrap()
+    let services = std::sync::Arc::new(Services::default());
+    if !service.is_zero() {
+        services.reset(1, service);
+    }
+    hall.enter(Job(need_bytes, services), &class(), now, now + hour).ok().unwrap()
 }
 
 impl World {

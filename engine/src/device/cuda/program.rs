@@ -384,13 +384,10 @@ impl Runnable for CudaProgram {
                 batch.gather(input, place);
             } else {
                 let mut to = lane.first + transfer.offset as u64;
-                let end = to + transfer.bytes as u64;
-                for bytes in batch.brought(input) {
+                for bytes in batch.pieces(input, transfer.bytes) {
                     transfers::bring(bytes, to, &mut lane.staging, &lane.stream)?;
                     to += bytes.len() as u64;
                 }
-                // Rows that nobody brings.
-                transfers::bring(&vec![0; (end - to) as usize], to, &mut lane.staging, &lane.stream)?;
             }
         }
         let known = lane.graphs.get(self.id, &bases).is_some();

@@ -2,7 +2,7 @@
 
 use super::forecast::taken;
 use super::line::{Line, Waiting};
-use super::{Bucket, Desk, Needs};
+use super::{Bucket, Desk, Needs, expected};
 use plimsoll_engine::lane::Want;
 use std::time::{Duration, Instant};
 
@@ -58,7 +58,13 @@ impl<J: Needs> Desk<J> {
     /// The first run that can begin among a model's waiting jobs; else when to look again, where time alone would change
     /// that. A job may pass one before it that needs more workspace than is idle: it takes no lane that the other
     /// could use.
-    pub(super) fn startable(&self, line: &Line<J>, now: Instant) -> Result<Formed, Option<Instant>> {
+    /// With `in_time` those are passed over that could not be answered by their deadlines any more.
+    pub(super) fn startable(
+        &self,
+        line: &Line<J>,
+        now: Instant,
+        in_time: bool,
+    ) -> Result<Formed, Option<Instant>> {
         let mut wake: Option<Instant> = None;
         let mut seen: Vec<Option<u64>> = vec![];
         for (number, waiting) in &line.jobs {
@@ -67,8 +73,7 @@ impl<J: Needs> Desk<J> {
             if group.is_some() && seen.contains(&group) {
                 continue;
             }
-            // Whom nobody could answer in time any more takes no lane from those who can be.
-            if self.waiting > 1 && now + self.takes(line, &waiting.job) > waiting.deadline {
+            if in_time && self.is_late(line, waiting, now) {
                 continue;
             }
             seen.push(group);
@@ -84,9 +89,10 @@ impl<J: Needs> Desk<J> {
         Err(wake)
     }
 
-    /// What a run of this job alone is expected to take.
-    fn takes(&self, line: &Line<J>, job: &J) -> Duration {
-        own(job).map_or(Duration::ZERO, |(_, bucket)| line.class.services.of(bucket.rows).mean)
+    /// Whether a run of this job alone, begun now, is expected to end after its deadline.
+    fn is_late(&self, line: &Line<J>, waiting: &Waiting<J>, now: Instant) -> bool {
+        let rows = own(&waiting.job).map_or(0, |(_, bucket)| bucket.rows);
+        now + expected(waiting.job.services(), &line.class, rows).mean > waiting.deadline
     }
 
     /// The lane in which a run of this job and those with it should begin now.
@@ -124,7 +130,7 @@ impl<J: Needs> Desk<J> {
         if rows <= steady.rows || burst.rows <= steady.rows {
             return false;
         }
-        let service = |bucket: Bucket| line.class.services.of(bucket.rows).mean;
+        let service = |bucket: Bucket| expected(job.services(), &line.class, bucket.rows).mean;
         let runs = |bucket: Bucket| (rows.div_ceil(bucket.rows.max(1)), service(bucket));
         let done = |left, bucket| taken(left, [runs(bucket)]).into_iter().max().unwrap_or_default();
         let in_burst = done(vec![Duration::ZERO], burst);
@@ -146,28 +152,27 @@ impl<J: Needs> Desk<J> {
         let Some(group) = job.group() else {
             return Some(Formed { lane, numbers: vec![first], bucket: alone });
         };
-        // As many as there is workspace for, and as are done before the first one's deadline.
+        // As many as there is workspace for, and as are done before the deadline of each.
         let lane_bytes = self.lanes.bytes(lane);
-        let in_time = |bucket: &Bucket| now + line.class.services.of(bucket.rows).mean <= waiting.deadline;
-        let fits = buckets(job).filter(|(_, bucket)| bucket.bytes <= lane_bytes);
-        let most =
-            fits.filter(|(_, bucket)| in_time(bucket)).last().map_or(alone.1.rows, |(_, bucket)| bucket.rows);
-        let most = most.max(alone.1.rows);
+        let done = |bucket: &Bucket| now + expected(job.services(), &line.class, bucket.rows).mean;
+        let most = largest(job, lane_bytes).map_or(alone.1.rows, |most| most.rows.max(alone.1.rows));
         // Idle lanes share what waits.
         let idle = self.lanes.count_idle(self.lanes.is_burst(lane), alone.1.bytes).max(1);
         let fair = together(line, job, most.saturating_mul(idle)).div_ceil(idle);
-        let (mut numbers, mut rows) = (vec![first], job.rows());
+        let (mut numbers, mut rows, mut deadline) = (vec![first], job.rows(), waiting.deadline);
         for (number, other) in line.jobs.range(first + 1..) {
             if rows >= fair {
                 break;
             }
-            if other.job.group() != Some(group) || now + self.takes(line, &other.job) > other.deadline {
+            if other.job.group() != Some(group) || self.is_late(line, other, now) {
                 continue;
             }
-            if rows + other.job.rows() > most {
+            let (with, earliest) = (rows + other.job.rows(), deadline.min(other.deadline));
+            let in_time = covering(job, with).is_some_and(|(_, bucket)| done(&bucket) <= earliest);
+            if with > most || !in_time {
                 break;
             }
-            rows += other.job.rows();
+            (rows, deadline) = (with, earliest);
             numbers.push(*number);
         }
         Some(Formed { lane, numbers, bucket: covering(job, rows)? })

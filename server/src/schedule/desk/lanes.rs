@@ -1,5 +1,7 @@
 //! The lanes as the desk sees them: how large, whether busy, and until when.
 
+use super::super::services::Services;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// What a lane is.
@@ -12,9 +14,10 @@ pub(crate) struct LaneSize {
 }
 
 /// A run under way.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Busy {
     pub(super) model: u64,
+    pub(super) services: Arc<Services>,
     /// Rows that the run has room for.
     pub(super) rows: usize,
     pub(super) since: Instant,
@@ -40,6 +43,10 @@ impl LaneStates {
     /// How many steady lanes there are.
     pub(super) fn steady(&self) -> usize {
         self.steady
+    }
+
+    pub(super) fn has_any(&self) -> bool {
+        !self.sizes.is_empty()
     }
 
     pub(super) fn has_idle(&self) -> bool {
@@ -101,14 +108,14 @@ impl LaneStates {
         let lanes = self.sizes.iter().zip(&self.busy);
         lanes
             .filter(move |(size, _)| size.bytes >= need && (burst || !size.burst))
-            .map(move |(_, busy)| busy.map_or(Duration::ZERO, |run| run.left(now)))
+            .map(move |(_, busy)| busy.as_ref().map_or(Duration::ZERO, |run| run.left(now)))
     }
 }
 
 impl Busy {
     /// What is left of the run: of one that is overdue, a quarter of what it has taken, since nobody knows what holds it
     /// up.
-    fn left(self, now: Instant) -> Duration {
+    fn left(&self, now: Instant) -> Duration {
         let elapsed = now.saturating_duration_since(self.since);
         match self.expected.checked_sub(elapsed) {
             Some(left) => left,

@@ -1,8 +1,8 @@
 //! One model's waiting jobs, in the order in which they came.
 
 use super::super::class::Class;
+use super::Needs;
 use super::forecast::Runs;
-use super::{Needs, form};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,6 +13,8 @@ pub(super) struct Waiting<J> {
     pub(super) job: J,
     pub(super) entered: Instant,
     pub(super) deadline: Instant,
+    /// What its run was expected to take, where it runs alone.
+    pub(super) takes: Duration,
     /// How long it was expected to wait, and how much of that was experience: [`Line::stretch`] as it was.
     pub(super) foreseen: Duration,
     pub(super) stretch: f64,
@@ -24,8 +26,8 @@ pub(super) struct Line<J> {
     pub(super) class: Arc<Class>,
     /// By number, which counts up with time.
     pub(super) jobs: BTreeMap<u64, Waiting<J>>,
-    /// Rows that wait and can run with others.
-    pub(super) rows: usize,
+    /// Rows that wait and can run with others, by group.
+    pub(super) rows: BTreeMap<u64, usize>,
     /// Expected time of those that run alone, and how many they are.
     alone: (Duration, usize),
     /// How many times as long as was foreseen jobs waited lately.
@@ -45,7 +47,7 @@ impl<J: Needs> Line<J> {
         Line {
             class: Arc::clone(class),
             jobs: BTreeMap::new(),
-            rows: 0,
+            rows: BTreeMap::new(),
             alone: (Duration::ZERO, 0),
             stretch: 1.0,
             running: 0,
@@ -55,34 +57,28 @@ impl<J: Needs> Line<J> {
     }
 
     pub(super) fn push(&mut self, number: u64, waiting: Waiting<J>) {
-        self.count(&waiting.job, true);
+        match waiting.job.group() {
+            Some(group) => *self.rows.entry(group).or_default() += waiting.job.rows(),
+            None => self.alone = (self.alone.0.saturating_add(waiting.takes), self.alone.1 + 1),
+        }
         self.jobs.insert(number, waiting);
     }
 
     pub(super) fn remove(&mut self, number: u64) -> Option<Waiting<J>> {
         let waiting = self.jobs.remove(&number)?;
-        self.count(&waiting.job, false);
-        if self.jobs.is_empty() {
-            // What was expected may have changed between coming and going.
-            (self.rows, self.alone) = (0, (Duration::ZERO, 0));
+        match waiting.job.group() {
+            Some(group) => {
+                if let Some(rows) = self.rows.get_mut(&group) {
+                    *rows -= waiting.job.rows();
+                    if *rows == 0 {
+                        self.rows.remove(&group);
+                    }
+                }
+            }
+            // Just what was added when it came, whatever was measured since.
+            None => self.alone = (self.alone.0.saturating_sub(waiting.takes), self.alone.1 - 1),
         }
         Some(waiting)
-    }
-
-    fn count(&mut self, job: &J, comes: bool) {
-        match job.group() {
-            Some(_) if comes => self.rows += job.rows(),
-            Some(_) => self.rows = self.rows.saturating_sub(job.rows()),
-            None => {
-                let rows = form::own(job).map_or(job.rows(), |(_, bucket)| bucket.rows);
-                let takes = self.class.services.of(rows).mean;
-                let (all, count) = self.alone;
-                self.alone = match comes {
-                    true => (all + takes, count + 1),
-                    false => (all.saturating_sub(takes), count.saturating_sub(1)),
-                };
-            }
-        }
     }
 
     /// Those that run alone, as runs of one length.
@@ -100,6 +96,10 @@ impl<J: Needs> Line<J> {
             let waited = now.saturating_duration_since(waiting.entered).as_secs_f64();
             let seen = (waited / foreseen * waiting.stretch).clamp(1.0, 16.0);
             self.stretch += (seen - self.stretch) / 8.0;
+        }
+        if self.jobs.is_empty() {
+            // The queue is drained: whoever comes next is kept waiting by nobody.
+            self.stretch = 1.0;
         }
     }
 

@@ -13,6 +13,7 @@ use lanes::{Busy, LaneStates};
 use line::{Line, Waiting};
 
 use super::class::{Admission, Class};
+use super::services::{Service, Services};
 use super::spell::Spell;
 use plimsoll_engine::lane::Want;
 use std::collections::BTreeMap;
@@ -36,6 +37,9 @@ pub(crate) trait Needs {
 
     /// Jobs with the same number can run together; a job without one runs alone.
     fn group(&self) -> Option<u64>;
+
+    /// How long runs of its shapes take.
+    fn services(&self) -> &Arc<Services>;
 
     /// The runs that will do, by the rows that they have room for, smallest first; the first with room for the job's own
     /// rows is what it needs alone.
@@ -106,6 +110,12 @@ pub(crate) struct Refused {
     pub(crate) begins_shedding: bool,
 }
 
+/// What a run of so many rows is expected to take, by its own shapes or else by any of the model's.
+fn expected(services: &Services, class: &Class, rows: usize) -> Service {
+    let own = services.of(rows);
+    if own.mean.is_zero() { class.services.of(rows) } else { own }
+}
+
 /// The queues and the lanes' state.
 #[derive(Debug)]
 pub(crate) struct Desk<J> {
@@ -157,9 +167,10 @@ impl<J: Needs> Desk<J> {
         deadline: Instant,
     ) -> Result<Entered<J>, Refused> {
         if self.waiting == 0
-            && let Some((lane, bucket)) = self.at_once(&job, class)
+            && let Some((lane, bucket)) = self.at_once(&job)
         {
-            let begins_burst = self.begin(class, lane, bucket.1, now);
+            let services = Arc::clone(job.services());
+            let begins_burst = self.begin(class, services, lane, bucket.1, now);
             return Ok(Entered::Now(Start { lane, jobs: vec![job], bucket: bucket.0, begins_burst }));
         }
         let foreseen = match self.admit(&job, class, now, deadline) {
@@ -169,9 +180,11 @@ impl<J: Needs> Desk<J> {
         let number = self.next;
         self.next += 1;
         self.waiting += 1;
+        let takes = form::own(&job).map_or(0, |(_, own)| own.rows);
+        let takes = expected(job.services(), class, takes).mean;
         let line = self.line(class, now);
         let stretch = line.stretch;
-        line.push(number, Waiting { job, entered: now, deadline, foreseen, stretch });
+        line.push(number, Waiting { job, entered: now, deadline, takes, foreseen, stretch });
         Ok(Entered::Waits((class.model, number)))
     }
 
@@ -184,10 +197,11 @@ impl<J: Needs> Desk<J> {
     }
 
     /// The idle steady lane for a job so short that whoever brings it may as well run it, and its bucket.
-    fn at_once(&self, job: &J, class: &Class) -> Option<(usize, (usize, Bucket))> {
+    fn at_once(&self, job: &J) -> Option<(usize, (usize, Bucket))> {
         let bucket = form::own(job)?;
-        let service = class.services.of(bucket.1.rows).mean;
-        let short = !service.is_zero() && service < SHORT;
+        // A guess is not enough to keep an async thread.
+        let services = job.services();
+        let short = services.knows(bucket.1.rows) && services.of(bucket.1.rows).mean < SHORT;
         let lane = short.then(|| self.lanes.idle(false, bucket.1.bytes, bucket.1.bytes))??;
         Some((lane, bucket))
     }
@@ -211,14 +225,18 @@ impl<J: Needs> Desk<J> {
         if self.waiting == 0 || !self.lanes.has_idle() {
             return Next::Wait(None);
         }
-        for model in self.order(now) {
-            let Some(line) = self.lines.get(&model) else { continue };
-            match self.startable(line, now) {
-                Ok(formed) => {
-                    let Some(start) = self.take(model, formed, now) else { continue };
-                    return Next::Start(start);
+        let order = self.order(now);
+        // Those that can be answered in time first; who knows whether the others could not be after all.
+        for in_time in [true, false] {
+            for &model in &order {
+                let Some(line) = self.lines.get(&model) else { continue };
+                match self.startable(line, now, in_time) {
+                    Ok(formed) => {
+                        let Some(start) = self.take(model, formed, now) else { continue };
+                        return Next::Start(start);
+                    }
+                    Err(later) => wake = [wake, later].into_iter().flatten().min(),
                 }
-                Err(later) => wake = [wake, later].into_iter().flatten().min(),
             }
         }
         Next::Wait(wake)
@@ -253,15 +271,24 @@ impl<J: Needs> Desk<J> {
             jobs.push(waiting.job);
         }
         self.waiting -= jobs.len();
-        let begins_burst = self.begin(&class, lane, bucket.1, now);
+        let services = Arc::clone(jobs.first()?.services());
+        let begins_burst = self.begin(&class, services, lane, bucket.1, now);
         Some(Start { lane, jobs, bucket: bucket.0, begins_burst })
     }
 
     /// Marks a lane as busy; whether that begins a burst.
-    fn begin(&mut self, class: &Arc<Class>, lane: usize, bucket: Bucket, now: Instant) -> bool {
-        let expected = class.services.of(bucket.rows).mean;
+    fn begin(
+        &mut self,
+        class: &Arc<Class>,
+        services: Arc<Services>,
+        lane: usize,
+        bucket: Bucket,
+        now: Instant,
+    ) -> bool {
+        let expected = expected(&services, class, bucket.rows).mean;
         self.line(class, now).running += 1;
-        self.lanes.begin(lane, Busy { model: class.model, rows: bucket.rows, since: now, expected });
+        self.lanes
+            .begin(lane, Busy { model: class.model, services, rows: bucket.rows, since: now, expected });
         self.lanes.is_burst(lane) && self.bursts.begin(now)
     }
 
@@ -275,7 +302,8 @@ impl<J: Needs> Desk<J> {
             line.running -= 1;
             line.use_up(now, now.saturating_duration_since(busy.since));
             if let Some(ran) = ran {
-                line.class.services.record(busy.rows, ran);
+                busy.services.record(busy.rows, ran, now);
+                line.class.services.record(busy.rows, ran, now);
             }
         }
         self.sweep(busy.model);

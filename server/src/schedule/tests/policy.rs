@@ -7,12 +7,13 @@ use plimsoll_engine::lane::Want;
 use std::time::Instant;
 
 /// A job of the simplest kind.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 struct Job {
     name: &'static str,
     rows: usize,
     group: Option<u64>,
     buckets: Vec<Bucket>,
+    services: Arc<Services>,
 }
 
 impl Needs for Job {
@@ -28,19 +29,23 @@ impl Needs for Job {
         self.group
     }
 
+    fn services(&self) -> &Arc<Services> {
+        &self.services
+    }
+
     fn bucket(&self, at: usize) -> Option<Bucket> {
         self.buckets.get(at).copied()
     }
 }
 
 fn alone(name: &'static str) -> Job {
-    Job { name, rows: 1, group: None, buckets: vec![Bucket { rows: 1, bytes: 10 }] }
+    Job { name, rows: 1, group: None, buckets: vec![Bucket { rows: 1, bytes: 10 }], services: Arc::default() }
 }
 
 /// Ten bytes of workspace a row, in runs of 1, 2, 4 and 8 rows.
 fn of_group(name: &'static str, rows: usize) -> Job {
     let buckets = [1, 2, 4, 8].map(|rows| Bucket { rows, bytes: rows as u64 * 10 });
-    Job { name, rows, group: Some(1), buckets: buckets.into() }
+    Job { name, rows, group: Some(1), buckets: buckets.into(), services: Arc::default() }
 }
 
 fn desk(steady: &[u64], burst: &[u64]) -> Desk<Job> {
@@ -241,8 +246,37 @@ fn what_needs_a_large_lane_does_not_keep_others_from_small_ones() {
 fn a_short_run_begins_at_once_where_a_steady_lane_is_idle_and_nothing_waits() {
     let (mut desk, now) = (desk(&[10], &[10]), Instant::now());
     let short = shared(class(1, 5, MS / 10));
-    assert!(
-        matches!(desk.enter(alone("a"), &short, now, now + LATER), Ok(Entered::Now(start)) if start.lane == 0)
-    );
-    enter(&mut desk, alone("b"), &short, now).unwrap();
+    enter(&mut desk, alone("not measured"), &short, now).unwrap();
+    let guessed = start(&mut desk, now).unwrap();
+    desk.done(guessed.lane, now, None);
+    let known = |name| {
+        let job = alone(name);
+        job.services.reset(1, MS / 10);
+        job
+    };
+    let entered = desk.enter(known("a"), &short, now, now + LATER);
+    assert!(matches!(entered, Ok(Entered::Now(start)) if start.lane == 0));
+    enter(&mut desk, known("b"), &short, now).unwrap();
+}
+
+#[test]
+fn jobs_that_all_seem_to_be_late_do_not_wait_beside_an_idle_lane() {
+    let (mut desk, now) = (desk(&[10], &[]), Instant::now());
+    let class = shared(class(1, 5, 50 * MS));
+    for name in ["a", "b"] {
+        desk.enter(alone(name), &class, now, now + 2000 * MS).unwrap();
+    }
+    class.services.reset(1, 3000 * MS);
+    enter(&mut desk, alone("in time"), &class, now).unwrap();
+    assert_eq!(names(&start(&mut desk, now).unwrap()), ["in time"]);
+    desk.done(0, now, None);
+    assert_eq!(names(&start(&mut desk, now).unwrap()), ["a"], "who knows");
+}
+
+#[test]
+fn what_no_lane_is_large_enough_for_is_refused_as_that() {
+    let (mut desk, now) = (desk(&[10], &[]), Instant::now());
+    let large = Job { buckets: vec![Bucket { rows: 1, bytes: 11 }], ..alone("large") };
+    let refused = desk.enter(large, &shared(class(1, 5, MS)), now, now + LATER).unwrap_err();
+    assert_eq!(refused.why, Admission::NoLane);
 }

@@ -10,10 +10,11 @@ fn imagined(class: Class, most: usize, fixed: Duration, each: Duration) -> Imagi
     let sizes = std::iter::successors(Some(1), |rows| Some(rows * 2)).take_while(|rows| *rows <= most);
     let buckets: Vec<Bucket> = sizes.map(|rows| Bucket { rows, bytes: rows as u64 * 10 }).collect();
     let takes = move |rows: usize| fixed + each * rows as u32;
+    let services = Arc::new(Services::default());
     for bucket in &buckets {
-        class.services.reset(bucket.rows, takes(bucket.rows));
+        services.reset(bucket.rows, takes(bucket.rows));
     }
-    Imagined { class: shared(class), buckets: buckets.into(), takes: Box::new(takes) }
+    Imagined { class: shared(class), services, buckets: buckets.into(), takes: Box::new(takes) }
 }
 
 fn lanes(steady: usize, burst: usize) -> Vec<LaneSize> {
@@ -68,7 +69,12 @@ fn who_is_let_in_is_answered_in_time_though_runs_take_as_long_as_they_please() {
         MS * 2 * slow * (1 + run.wrapping_mul(2654435769) % 9)
     };
     let buckets = [Bucket { rows: 1, bytes: 10 }];
-    let model = [Imagined { class: shared(class), buckets: buckets.into(), takes: Box::new(takes) }];
+    let model = [Imagined {
+        class: shared(class),
+        services: Arc::default(),
+        buckets: buckets.into(),
+        takes: Box::new(takes),
+    }];
     let arrivals = evenly(0, 5 * MS, 150 * MS, 20 * SECOND);
     let fates = simulate(lanes(1, 0), &model, &arrivals);
     let (mut answered, mut late) = (0, 0);
@@ -97,6 +103,36 @@ fn a_share_is_given_to_who_has_work_and_what_it_leaves_goes_to_others() {
         assert!(answered[1] >= least, "{answered:?} with a share of {share}");
         assert!(answered[0] + answered[1] >= 980, "{answered:?}: no lane is idle while something waits");
     }
+}
+
+#[test]
+fn a_share_is_given_to_who_comes_while_another_floods_too() {
+    let model = |number, share| Class { share, queue_limit: 999, ..class(number, 5, MS) };
+    let models = [(1, 0.0), (2, 0.5)]
+        .map(|(number, share)| imagined(model(number, share), 1, 10 * MS, Duration::ZERO));
+    let flood = evenly(0, 2 * MS, 900 * MS, 10 * SECOND);
+    let late: Vec<Arrival> = evenly(1, 20 * MS, 60 * MS, 10 * SECOND);
+    let late: Vec<Arrival> = late.into_iter().filter(|arrival| arrival.at >= 5 * SECOND).collect();
+    let arrivals = merged(&[flood, late]);
+    let fates = simulate(lanes(1, 0), &models, &arrivals);
+    let answered = latencies(&arrivals, &fates, 1).len();
+    assert!(answered >= 220, "{answered} of 250");
+}
+
+#[test]
+fn a_model_whose_run_once_took_very_long_is_not_refused_for_ever() {
+    let models = [
+        imagined(Class { queue_limit: 999, ..class(1, 5, MS) }, 1, 10 * MS, Duration::ZERO),
+        imagined(Class { queue_limit: 999, ..class(2, 5, MS) }, 1, 10 * MS, Duration::ZERO),
+    ];
+    models[1].services.reset(1, 30 * SECOND);
+    let busy = evenly(0, 11 * MS, SECOND, 20 * SECOND);
+    let other = evenly(1, 500 * MS, SECOND, 20 * SECOND);
+    let arrivals = merged(&[busy, other]);
+    let fates = simulate(lanes(1, 0), &models, &arrivals);
+    let late: Vec<_> = arrivals.iter().zip(&fates).filter(|(arrival, _)| arrival.model == 1).collect();
+    let answered = late.iter().filter(|(_, fate)| matches!(fate, Fate::Answered { .. })).count();
+    assert!(answered >= 5, "{answered} of {}", late.len());
 }
 
 #[test]

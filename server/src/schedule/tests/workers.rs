@@ -31,7 +31,7 @@ fn digits(rows: &[usize]) -> Arc<Runs> {
         assert_eq!(program.rows(), Some(*rows));
         (*rows, program)
     };
-    Arc::new(Runs::shared(1, rows.iter().map(program)))
+    Arc::new(Runs::shared(1, rows.iter().map(program), Arc::default()))
 }
 
 fn asked(runs: &Arc<Runs>, inputs: Vec<Tensor>, deadline: Instant) -> Asked {
