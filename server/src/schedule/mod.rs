@@ -8,6 +8,7 @@ mod class;
 mod desk;
 mod hall;
 mod job;
+mod recorder;
 mod services;
 #[cfg(test)]
 mod simulation;
@@ -18,6 +19,7 @@ mod worker;
 pub(crate) use class::{Admission, Class, Priority};
 pub(crate) use desk::Pressure;
 pub(crate) use job::{Asked, Failed, Runs};
+pub(crate) use recorder::Recorder;
 pub(crate) use services::Services;
 pub(crate) use worker::{Begins, Scheduler};
 
