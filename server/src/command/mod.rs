@@ -10,9 +10,11 @@ mod model;
 mod noise;
 mod npy;
 mod plan;
+mod random;
 mod selftest;
 mod serve;
 mod start;
+mod timing;
 mod warm;
 
 use crate::cli::{Cli, Command, Kernels};
