@@ -1,5 +1,6 @@
 //! The command line: what can be asked, and what each argument must look like.
 
+mod simulate;
 mod values;
 
 #[cfg(test)]
@@ -14,6 +15,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use values::{address, architecture, count, seconds};
 
+pub(crate) use simulate::{Distances, Named, Service, Simulate, Wave};
 pub(crate) use values::{InputFile, InputShape, ModelRef};
 
 /// Serves ONNX models over HTTP; a model that does not fit under the ceiling you set is refused with the figures.
@@ -77,6 +79,18 @@ Examples:
     plimsoll bench digits --batch 8 --lanes 2
     plimsoll bench detector.onnx --shape images=1x3x320x320 --seconds 10 --json")]
     Bench(Bench),
+    /// Play arrivals against a configuration, without serving: latency, goodput, lanes and memory
+    #[command(after_help = "\
+Examples:
+
+    plimsoll simulate --trace arrivals.csv
+    plimsoll simulate --rate detector=20 --wave 3:10s --seconds 60
+    plimsoll simulate --rate detector=20 --service detector=1:8,8:35
+
+The scheduler is the server's own, on a clock that does not wait. What runs take is measured here first, by models that
+are loaded without a ceiling, with as many lanes busy as the configuration can have busy at once; --service says it for
+a device that is not at hand. How much workspace a run needs is read off its plan.")]
+    Simulate(Simulate),
     /// Show the live memory map of a running server
     Memory(Memory),
     /// CUDA binaries ahead of time

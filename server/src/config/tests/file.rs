@@ -34,6 +34,7 @@ fn every_form_of_a_value_is_read() {
         [log]
         level = "debug"
         format = "json"
+        arrivals = "a.csv"
         "#,
     )
     .unwrap();
@@ -45,7 +46,8 @@ fn every_form_of_a_value_is_read() {
     assert_eq!(config.lanes.workspace, Workspace::Size(ByteSize::mib(64)));
     assert_eq!(config.models.load, Load::Names(vec!["a".to_owned(), "b".to_owned()]));
     assert_eq!(config.models.watch, None);
-    assert_eq!(config.log, Log { level: Level::Debug, format: Format::Json });
+    let arrivals = Some(PathBuf::from("a.csv"));
+    assert_eq!(config.log, Log { level: Level::Debug, format: Format::Json, arrivals });
 }
 
 /// A file of an operator's first attempt.

@@ -1,7 +1,7 @@
 //! What holds whatever comes, on a virtual clock.
 
 use super::super::desk::{Bucket, LaneSize};
-use super::super::simulation::{Arrival, Fate, Imagined, simulate};
+use super::super::simulation::{self, Arrival, Fate, Imagined, Run};
 use super::*;
 use proptest::prelude::*;
 
@@ -13,7 +13,14 @@ fn imagined(class: Class, most: usize, fixed: Duration, each: Duration) -> Imagi
     for bucket in &buckets {
         class.services.reset(bucket.rows, takes(bucket.rows));
     }
-    Imagined { class: shared(class), buckets: buckets.into(), takes: Box::new(takes) }
+    // One alone is no group, as in the repository.
+    let (buckets, alone) = if most > 1 { (buckets, vec![]) } else { (vec![], buckets) };
+    let takes = Box::new(move |run: Run| takes(run.rows));
+    Imagined { class: shared(class), buckets: buckets.into(), alone, takes }
+}
+
+fn simulate(lanes: Vec<LaneSize>, models: &[Imagined], arrivals: &[Arrival]) -> Vec<Fate> {
+    simulation::simulate(lanes, models, arrivals, &mut || 0.5).fates
 }
 
 fn lanes(steady: usize, burst: usize) -> Vec<LaneSize> {
