@@ -38,6 +38,8 @@ pub(crate) struct Run {
     pub(crate) busy: usize,
     /// The part of all such runs, 0 to 1, that take less time.
     pub(crate) luck: f64,
+    /// Whether its lane was idle before, and not at work until it began.
+    pub(crate) woken: bool,
 }
 
 /// A request in the simulated queue.
@@ -126,7 +128,7 @@ impl World<'_> {
 
     fn happen(&mut self, now: Instant, happening: Happening) {
         match happening {
-            Happening::Done(lane, pace) => match self.runs.end(lane, pace) {
+            Happening::Done(lane, pace) => match self.runs.end(lane, pace, now) {
                 Some(run) => self.done(lane, run, now),
                 None => return,
             },
@@ -179,7 +181,8 @@ impl World<'_> {
         let first = jobs.first().and_then(|job| Some((self.arrivals.get(job.number)?, job.bucket(bucket)?)));
         let Some((arrival, bucket)) = first else { return };
         let (model, rows, luck) = (arrival.model, bucket.rows, (self.luck)());
-        self.runs.begin(lane, Running { model, rows, luck, jobs, begun: now });
+        let woken = self.runs.is_woken(lane, now);
+        self.runs.begin(lane, Running { model, rows, luck, woken, jobs, begun: now });
         self.pace(now);
     }
 

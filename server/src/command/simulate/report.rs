@@ -96,16 +96,7 @@ impl Report<'_> {
             "workspaces": subject.buckets()
                 .map(|bucket| json!({ "rows": bucket.rows, "bytes": bucket.bytes }))
                 .collect::<Vec<_>>(),
-            "services": services(times)
-                .into_iter()
-                .map(|(rows, busy, times)| {
-                    let [p50, p90, p99] = [0.5, 0.9, 0.99].map(|part| rounded(quantile(&times, part)));
-                    let runs = busy.map(|_| times.len());
-                    json!({
-                        "rows": rows, "lanes_busy": busy, "runs": runs, "p50_ms": p50, "p90_ms": p90, "p99_ms": p99,
-                    })
-                })
-                .collect::<Vec<_>>(),
+            "services": services(times).iter().map(Service::document).collect::<Vec<_>>(),
         })
     }
 
@@ -128,10 +119,12 @@ impl Report<'_> {
         writeln!(out, "requests   {requests} in {:.1} s, {from}", figures.lasted.as_secs_f64())?;
         writeln!(out, "device     {}", device.name())?;
         for (Subject { name, .. }, times, _) in self.models() {
-            for (rows, busy, times) in services(times) {
-                let busy = busy.map_or("as was said".into(), |busy| format!("{busy} lanes busy"));
+            for Service { rows, busy, woken, times } in services(times) {
+                let lanes =
+                    |busy| format!("{busy} lanes busy, {}", if woken { "woken" } else { "after another" });
+                let how = busy.map_or("as was said".into(), lanes);
                 let [half, most] = [0.5, 0.99].map(|part| ms(quantile(&times, part)));
-                writeln!(out, "run        {name}, {rows} rows, {busy}: p50 {half:.3} ms, p99 {most:.3} ms")?;
+                writeln!(out, "run        {name}, {rows} rows, {how}: p50 {half:.3} ms, p99 {most:.3} ms")?;
             }
         }
         let overhead = ms(arguments.overhead);
@@ -210,13 +203,55 @@ impl Report<'_> {
     }
 }
 
-/// What runs take: rows, busy lanes where it was measured, and the times, shortest first.
-fn services(times: &Times) -> Vec<(usize, Option<usize>, Vec<Duration>)> {
+/// What some runs of a model take.
+struct Service {
+    rows: usize,
+    /// Busy lanes; `None` where it was not measured.
+    busy: Option<usize>,
+    /// Whether the lane had slept.
+    woken: bool,
+    /// Shortest first.
+    times: Vec<Duration>,
+}
+
+impl Service {
+    fn document(&self) -> Value {
+        let [p50, p90, p99] = [0.5, 0.9, 0.99].map(|part| rounded(quantile(&self.times, part)));
+        json!({
+            "rows": self.rows,
+            "lanes_busy": self.busy,
+            "lane_woken": self.busy.map(|_| self.woken),
+            "runs": self.busy.map(|_| self.times.len()),
+            "p50_ms": p50,
+            "p90_ms": p90,
+            "p99_ms": p99,
+        })
+    }
+}
+
+fn services(times: &Times) -> Vec<Service> {
     match times {
-        Times::Given(said) => said.0.iter().map(|(rows, takes)| (*rows, None, vec![*takes])).collect(),
+        Times::Given(said) => {
+            let service = |(rows, takes): &(usize, Duration)| Service {
+                rows: *rows,
+                busy: None,
+                woken: false,
+                times: vec![*takes],
+            };
+            said.0.iter().map(service).collect()
+        }
         Times::Measured(sizes) => {
             let levels = sizes.iter().flat_map(|size| size.levels.iter().map(|level| (size.rows, level)));
-            levels.map(|(rows, level)| (rows, Some(level.busy), level.times.clone())).collect()
+            let both = levels.flat_map(|(rows, level)| {
+                let service = move |woken, times: &[Duration]| Service {
+                    rows,
+                    busy: Some(level.busy),
+                    woken,
+                    times: times.to_vec(),
+                };
+                [service(false, &level.follow), service(true, &level.woken)]
+            });
+            both.collect()
         }
     }
 }

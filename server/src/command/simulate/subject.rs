@@ -1,8 +1,9 @@
 //! A model of a simulation: what the scheduler is told of it, and the programs that it would run.
 
-use super::times::{Level, Measured, Times};
+use super::times::{Level, Measured, Times, quantile};
 use crate::cli::ModelRef;
 use crate::command::noise::{self, Values};
+use crate::command::random::Random;
 use crate::command::timing::Timing;
 use crate::command::{Usage, model, start};
 use crate::config::Config;
@@ -21,6 +22,9 @@ use std::time::Duration;
 
 /// How a shape is settled that the model leaves open.
 const REMEDY: &str = "`prepare = [{ NAME = [1, 2, 3] }]` in its model.toml, a size for each axis";
+
+/// How long a lane sleeps at most before a run that is measured.
+const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
 /// A model that requests of a trace are for.
 pub(super) struct Subject {
@@ -101,17 +105,22 @@ impl Subject {
         limit: Duration,
         mut tell: impl FnMut(usize, usize),
     ) -> anyhow::Result<Times> {
-        let mut measured = vec![];
+        let (mut measured, mut random) = (vec![], Random::new(0));
         for (rows, program) in &self.programs {
             let inputs = self.inputs(program)?;
             let mut levels = vec![];
             for &busy in busy {
                 tell(*rows, busy);
                 let (inputs, threads) = (&inputs, self.threads);
-                let lanes = Timing { device, program, inputs, threads, lanes: busy, limit }.lanes()?;
-                let mut times: Vec<Duration> = lanes.into_iter().flat_map(|lane| lane.times).collect();
-                times.sort_unstable();
-                levels.push(Level { busy, times });
+                let timing = Timing { device, program, inputs, threads, lanes: busy, limit: limit / 2 };
+                let mut follow: Vec<Duration> =
+                    timing.lanes()?.into_iter().flat_map(|lane| lane.times).collect();
+                follow.sort_unstable();
+                // Up to about a run, so that as much is measured whatever a run takes.
+                let most = quantile(&follow, 0.5).min(LONGEST_PAUSE).as_secs_f64();
+                let mut woken = timing.woken(|| random.unit() * most)?;
+                woken.sort_unstable();
+                levels.push(Level { busy, follow, woken });
             }
             measured.push(Measured { rows: *rows, levels });
         }
@@ -127,7 +136,7 @@ impl Subject {
     pub(super) fn imagined(&self, number: usize, config: &Config, times: &Times, busy: usize) -> Imagined {
         let (settings, services) = (&self.settings, Services::default());
         for (rows, _) in &self.programs {
-            services.reset(*rows, times.takes(Run { rows: *rows, busy, luck: 0.5 }));
+            services.reset(*rows, times.takes(Run { rows: *rows, busy, luck: 0.5, woken: true }));
         }
         let class = Class {
             model: number as u64,

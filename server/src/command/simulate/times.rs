@@ -26,8 +26,10 @@ pub(super) struct Measured {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Level {
     pub(super) busy: usize,
-    /// Shortest first, one at least.
-    pub(super) times: Vec<Duration>,
+    /// Of runs that follow one another in their lane: shortest first, one at least.
+    pub(super) follow: Vec<Duration>,
+    /// Of runs whose lane has slept, likewise.
+    pub(super) woken: Vec<Duration>,
 }
 
 impl Times {
@@ -37,7 +39,7 @@ impl Times {
             Times::Given(Service(points)) => given(points, run.rows),
             Times::Measured(sizes) => {
                 let size = sizes.iter().find(|size| size.rows >= run.rows).or(sizes.last());
-                size.map_or(Duration::ZERO, |size| size.takes(run.busy, run.luck))
+                size.map_or(Duration::ZERO, |size| size.takes(run))
             }
         }
     }
@@ -62,8 +64,11 @@ fn given(points: &[(usize, Duration)], rows: usize) -> Duration {
 impl Measured {
     /// What a run takes that is longer than this part of all. Between two numbers of busy lanes that were measured it
     /// grows evenly, and goes on so above the largest.
-    pub(super) fn takes(&self, busy: usize, luck: f64) -> Duration {
-        let at = |level: &Level| (level.busy, quantile(&level.times, luck));
+    pub(super) fn takes(&self, Run { busy, luck, woken, .. }: Run) -> Duration {
+        let at = |level: &Level| {
+            let times = if woken { &level.woken } else { &level.follow };
+            (level.busy, quantile(times, luck))
+        };
         let after = self.levels.partition_point(|level| level.busy < busy).max(1);
         let pair = |high: usize| Some((at(self.levels.get(high - 1)?), at(self.levels.get(high)?)));
         let pair = pair(after).or_else(|| pair(self.levels.len().saturating_sub(1).max(1)));
@@ -106,13 +111,18 @@ mod tests {
 
     #[test]
     fn more_busy_lanes_are_slower_between_and_beyond_what_was_measured() {
-        let level = |busy, ms: [u32; 3]| Level { busy, times: ms.map(|ms| MS * ms).to_vec() };
+        let level = |busy, ms: [u32; 3]| {
+            let follow = ms.map(|ms| MS * ms).to_vec();
+            Level { busy, woken: follow.iter().map(|takes| *takes * 2).collect(), follow }
+        };
         let size = Measured { rows: 1, levels: vec![level(1, [10, 11, 12]), level(3, [20, 21, 40])] };
-        let takes = |busy, luck| size.takes(busy, luck).as_millis();
+        let run = |busy, luck| Run { rows: 1, busy, luck, woken: false };
+        let takes = |busy, luck| size.takes(run(busy, luck)).as_millis();
         assert_eq!([1, 2, 3, 4].map(|busy| takes(busy, 0.0)), [10, 15, 20, 25]);
         assert_eq!([1, 2, 3, 5].map(|busy| takes(busy, 0.99)), [12, 26, 40, 68]);
+        assert_eq!(size.takes(Run { woken: true, ..run(2, 0.0) }), 30 * MS);
         let one = Measured { rows: 1, levels: vec![level(1, [10, 11, 12])] };
-        assert_eq!(one.takes(5, 0.5), 11 * MS);
+        assert_eq!(one.takes(run(5, 0.5)), 11 * MS);
     }
 
     #[test]

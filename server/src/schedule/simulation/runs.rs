@@ -14,6 +14,8 @@ pub(super) struct Running {
     pub(super) rows: usize,
     /// As in [`Run`].
     pub(super) luck: f64,
+    /// As in [`Run`].
+    pub(super) woken: bool,
     pub(super) jobs: Vec<Request>,
     pub(super) begun: Instant,
 }
@@ -35,6 +37,8 @@ struct Progress {
 #[derive(Debug)]
 pub(super) struct Runs {
     lanes: Vec<Option<Progress>>,
+    /// When each lane's last run was over.
+    ended: Vec<Option<Instant>>,
     busy: usize,
     next_pace: u64,
 }
@@ -42,7 +46,12 @@ pub(super) struct Runs {
 impl Runs {
     /// So many idle lanes.
     pub(super) fn new(lanes: usize) -> Runs {
-        Runs { lanes: (0..lanes).map(|_| None).collect(), busy: 0, next_pace: 1 }
+        Runs { lanes: (0..lanes).map(|_| None).collect(), ended: vec![None; lanes], busy: 0, next_pace: 1 }
+    }
+
+    /// Whether an idle lane has been idle for some time.
+    pub(super) fn is_woken(&self, lane: usize, now: Instant) -> bool {
+        self.ended.get(lane).copied().flatten() != Some(now)
     }
 
     /// A lane is busy from now on; [`Runs::pace`] has to follow.
@@ -54,10 +63,11 @@ impl Runs {
         }
     }
 
-    /// The run of a lane is over, if that was foreseen at its last change of pace; [`Runs::pace`] has to follow.
-    pub(super) fn end(&mut self, lane: usize, pace: u64) -> Option<Running> {
+    /// The run of a lane is over now, if that was foreseen at its last change of pace; [`Runs::pace`] has to follow.
+    pub(super) fn end(&mut self, lane: usize, pace: u64, now: Instant) -> Option<Running> {
         let ended = self.lanes.get_mut(lane)?.take_if(|progress| progress.pace == pace)?;
         self.busy -= 1;
+        *self.ended.get_mut(lane)? = Some(now);
         Some(ended.run)
     }
 
@@ -71,8 +81,8 @@ impl Runs {
         let mut changed = vec![];
         for (lane, progress) in self.lanes.iter_mut().enumerate() {
             let Some(progress) = progress else { continue };
-            let Running { model, rows, luck, .. } = progress.run;
-            let whole = takes(model, Run { rows, busy: self.busy, luck });
+            let Running { model, rows, luck, woken, .. } = progress.run;
+            let whole = takes(model, Run { rows, busy: self.busy, luck, woken });
             if whole == progress.whole && progress.pace > 0 {
                 continue;
             }
@@ -98,14 +108,16 @@ mod tests {
     #[test]
     fn a_run_is_slower_for_as_long_as_another_is_beside_it() {
         let (mut runs, start) = (Runs::new(2), Instant::now());
-        let run = |begun| Running { model: 0, rows: 1, luck: 0.5, jobs: vec![], begun };
+        let run = |begun| Running { model: 0, rows: 1, luck: 0.5, woken: true, jobs: vec![], begun };
         let takes = |_, run: Run| 10 * MS * run.busy as u32;
         runs.begin(0, run(start));
         assert_eq!(runs.pace(start, takes), [(0, 1, start + 10 * MS)]);
         runs.begin(1, run(start + 5 * MS));
         let paces = runs.pace(start + 5 * MS, takes);
         assert_eq!(paces, [(0, 2, start + 15 * MS), (1, 3, start + 25 * MS)], "half of the first is left");
-        assert!(runs.end(0, 1).is_none() && runs.end(0, 2).is_some());
+        let end = start + 15 * MS;
+        assert!(runs.end(0, 1, end).is_none() && runs.end(0, 2, end).is_some());
+        assert!(!runs.is_woken(0, end) && runs.is_woken(0, end + MS));
         assert_eq!(runs.pace(start + 15 * MS, takes), [(1, 4, start + 20 * MS)]);
         assert!(runs.pace(start + 16 * MS, takes).is_empty(), "nothing has changed");
     }
