@@ -89,7 +89,8 @@ Examples:
 
 The scheduler is the server's own, on a clock that does not wait. What runs take is measured here first, by models that
 are loaded without a ceiling, with as many lanes busy as the configuration can have busy at once; --service says it for
-a device that is not at hand. How much workspace a run needs is read off its plan.")]
+a device that is not at hand. How much workspace a run needs is read off its plan. Real latencies were higher than
+simulated ones so far, see SPECIFICATION.md.")]
     Simulate(Simulate),
     /// Show the live memory map of a running server
     Memory(Memory),

@@ -5,7 +5,7 @@ use plimsoll_engine::device::Opened;
 use plimsoll_engine::program::{Program, Workspace};
 use plimsoll_engine::tensor::Tensor;
 use std::sync::Barrier;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::sync_channel;
 use std::time::{Duration, Instant};
 
 /// Runs of each lane before its times count.
@@ -46,39 +46,53 @@ impl Timing<'_> {
         })
     }
 
-    /// Times the runs of one lane that sleeps before each of them, for a time drawn by `pause` in seconds, while all other
-    /// lanes run without end. A processor that has slept is slower for a while: its caches and its clock have to come back.
+    /// Times the runs of lanes that sleep before each of them until another thread wakes them, as the server's do, after as
+    /// long as `pause` says for the lane and the run of this number. Where a lane is woken others are at work, and for a
+    /// while two may share a processor although another one is idle.
     ///
     /// # Errors
     /// A run fails.
-    pub(super) fn woken(&self, mut pause: impl FnMut() -> f64) -> anyhow::Result<Vec<Duration>> {
-        let ends = AtomicBool::new(false);
-        let beside = || {
-            let (mut workspace, mut outputs) = (self.warmed()?, vec![]);
-            while !ends.load(Ordering::Relaxed) {
-                self.program.run(&mut workspace, self.inputs, &mut outputs)?;
-            }
-            Ok(())
+    pub(super) fn woken(
+        &self,
+        pause: impl Fn(usize, usize) -> Duration + Sync,
+    ) -> anyhow::Result<Vec<Duration>> {
+        let barrier = Barrier::new(self.lanes);
+        let lane = |number: usize| {
+            let (ask, asked) = sync_channel(1);
+            let (tell, told) = sync_channel(1);
+            let warmed = self.warmed();
+            barrier.wait();
+            let mut workspace = warmed?;
+            std::thread::scope(|scope| {
+                let lane = scope.spawn(move || -> anyhow::Result<()> {
+                    let mut outputs = vec![];
+                    while let Ok(()) = asked.recv() {
+                        let begun = Instant::now();
+                        self.program.run(&mut workspace, self.inputs, &mut outputs)?;
+                        // Whoever asks waits for it.
+                        let _ = tell.send(begun.elapsed());
+                    }
+                    Ok(())
+                });
+                let (start, mut times) = (Instant::now(), vec![]);
+                while start.elapsed() < self.limit || times.is_empty() {
+                    std::thread::sleep(pause(number, times.len()));
+                    let took = ask.send(()).ok().and_then(|()| told.recv().ok());
+                    // Without an answer the run has failed, and the lane tells why.
+                    let Some(took) = took else { break };
+                    times.push(took);
+                }
+                drop(ask);
+                lane.join().unwrap_or_else(|_| bail!("a lane panicked"))?;
+                Ok(times)
+            })
         };
         std::thread::scope(|scope| {
-            let others: Vec<_> = (1..self.lanes).map(|_| scope.spawn(beside)).collect();
-            let mut woken = || {
-                let (mut workspace, mut outputs, start) = (self.warmed()?, vec![], Instant::now());
-                let mut times = vec![];
-                while start.elapsed() < self.limit || times.is_empty() {
-                    std::thread::sleep(Duration::from_secs_f64(pause()));
-                    let begun = Instant::now();
-                    self.program.run(&mut workspace, self.inputs, &mut outputs)?;
-                    times.push(begun.elapsed());
-                }
-                Ok(times)
-            };
-            let times = woken();
-            ends.store(true, Ordering::Relaxed);
-            let others =
-                others.into_iter().map(|lane| lane.join().unwrap_or_else(|_| bail!("a lane panicked")));
-            others.collect::<anyhow::Result<()>>()?;
-            times
+            let lane = &lane;
+            let lanes: Vec<_> = (0..self.lanes).map(|number| scope.spawn(move || lane(number))).collect();
+            let times =
+                lanes.into_iter().map(|lane| lane.join().unwrap_or_else(|_| bail!("a lane panicked")));
+            Ok(times.collect::<anyhow::Result<Vec<_>>>()?.concat())
         })
     }
 

@@ -105,7 +105,7 @@ impl Subject {
         limit: Duration,
         mut tell: impl FnMut(usize, usize),
     ) -> anyhow::Result<Times> {
-        let (mut measured, mut random) = (vec![], Random::new(0));
+        let mut measured = vec![];
         for (rows, program) in &self.programs {
             let inputs = self.inputs(program)?;
             let mut levels = vec![];
@@ -116,9 +116,13 @@ impl Subject {
                 let mut follow: Vec<Duration> =
                     timing.lanes()?.into_iter().flat_map(|lane| lane.times).collect();
                 follow.sort_unstable();
-                // Up to about a run, so that as much is measured whatever a run takes.
-                let most = quantile(&follow, 0.5).min(LONGEST_PAUSE).as_secs_f64();
-                let mut woken = timing.woken(|| random.unit() * most)?;
+                // Up to half a run: as much is measured whatever a run takes, and lanes are busy most of the time.
+                let most = (quantile(&follow, 0.5) / 2).min(LONGEST_PAUSE);
+                let pause = |lane, run| {
+                    let mut random = Random::new(((lane as u64) << 32) + run as u64);
+                    most.mul_f64(random.unit())
+                };
+                let mut woken = timing.woken(pause)?;
                 woken.sort_unstable();
                 levels.push(Level { busy, follow, woken });
             }
