@@ -29,6 +29,23 @@ pub struct Lines {
     pub threads: usize,
 }
 
+impl Lines {
+    /// How the slab will be divided; takes no memory.
+    ///
+    /// # Errors
+    /// The lines leave no room for the slab, or the slab none for the lanes and the reserve.
+    pub fn layout(&self) -> Result<Layout, NoArena> {
+        let alignment = self.device.device().alignment();
+        let bytes = self.fixed.for_slab() / alignment * alignment;
+        if bytes == 0 {
+            return Err(NoArena::NothingLeft(self.fixed));
+        }
+        let share = bytes / 8 / self.lanes.max(1) as u64;
+        let sizes = LaneSizes { steady: self.lanes, workspace_bytes: self.workspace.unwrap_or(share) };
+        Ok(Layout::new(&[bytes], sizes, self.reserve, alignment)?)
+    }
+}
+
 /// Why an arena cannot be had.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -97,13 +114,8 @@ impl Arena {
     /// The lines leave no room, or the system does not give the memory; the figures are told.
     pub fn take(lines: &Lines, now_ms: fn() -> u64) -> Result<Arc<Arena>, NoArena> {
         let device = lines.device.device();
-        let bytes = lines.fixed.for_slab() / device.alignment() * device.alignment();
-        if bytes == 0 {
-            return Err(NoArena::NothingLeft(lines.fixed));
-        }
-        let share = bytes / 8 / lines.lanes.max(1) as u64;
-        let sizes = LaneSizes { steady: lines.lanes, workspace_bytes: lines.workspace.unwrap_or(share) };
-        let layout = Layout::new(&[bytes], sizes, lines.reserve, device.alignment())?;
+        let layout = lines.layout()?;
+        let bytes = layout.slab_bytes();
         let phases = Phases::default();
         let take = || device.memory(bytes).map_err(|source| NoArena::Refused { bytes, source });
         let memory = phases.allocate(bytes, take)?;

@@ -1,5 +1,8 @@
 //! The command line: what can be asked, and what each argument must look like.
 
+mod simulate;
+mod values;
+
 #[cfg(test)]
 mod tests;
 
@@ -7,13 +10,13 @@ use crate::config::{self, Flags, Kind};
 use crate::repository::Precision;
 use bytesize::ByteSize;
 use clap::{Args, Parser, Subcommand};
-use plimsoll_engine::tensor::Shape;
-use std::convert::Infallible;
-use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::str::FromStr;
 use std::time::Duration;
+use values::{address, architecture, count, seconds};
+
+pub(crate) use simulate::{Distances, Named, Service, Simulate, Wave};
+pub(crate) use values::{InputFile, InputShape, ModelRef};
 
 /// Serves ONNX models over HTTP; a model that does not fit under the ceiling you set is refused with the figures.
 #[derive(Debug, Parser)]
@@ -76,6 +79,19 @@ Examples:
     plimsoll bench digits --batch 8 --lanes 2
     plimsoll bench detector.onnx --shape images=1x3x320x320 --seconds 10 --json")]
     Bench(Bench),
+    /// Play arrivals against a configuration, without serving: latency, goodput, lanes and memory
+    #[command(after_help = "\
+Examples:
+
+    plimsoll simulate --trace arrivals.csv
+    plimsoll simulate --rate detector=20 --wave 3:10s --seconds 60
+    plimsoll simulate --rate detector=20 --service detector=1:8,8:35
+
+The scheduler is the server's own, on a clock that does not wait. What runs take is measured here first, by models that
+are loaded without a ceiling, with as many lanes busy as the configuration can have busy at once; --service says it for
+a device that is not at hand. How much workspace a run needs is read off its plan. Real latencies were higher than
+simulated ones so far, see SPECIFICATION.md.")]
+    Simulate(Simulate),
     /// Show the live memory map of a running server
     Memory(Memory),
     /// CUDA binaries ahead of time
@@ -294,44 +310,10 @@ pub(crate) struct Bench {
     pub(crate) json: bool,
 }
 
-/// A model as the command line names it.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum ModelRef {
-    /// A name in the repository.
-    Name(String),
-    /// The path of an ONNX file: whatever ends in `.onnx` or has a `/`.
-    File(PathBuf),
-}
-
-/// `NAME=FILE`.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct InputFile {
-    /// Name of the input.
-    pub(crate) name: String,
-    /// The file with its array.
-    pub(crate) file: PathBuf,
-}
-
-/// `NAME=AxBxC`.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct InputShape {
-    /// Name of the input.
-    pub(crate) name: String,
-    /// Its sizes, outermost first, each at least 1.
-    pub(crate) shape: Vec<usize>,
-}
-
 impl Place {
     /// The folder of models as an override of the configuration.
     pub(crate) fn flags(&self) -> Flags {
         Flags { models: self.models.clone(), ..Flags::default() }
-    }
-}
-
-impl InputShape {
-    /// As the engine knows it.
-    pub(crate) fn named(&self) -> (String, Shape) {
-        (self.name.clone(), self.shape.as_slice().into())
     }
 }
 
@@ -367,83 +349,5 @@ impl Bench {
     /// What these arguments override in the configuration.
     pub(crate) fn flags(&self) -> Flags {
         Flags { device: self.device, ..self.place.flags() }
-    }
-}
-
-impl fmt::Display for ModelRef {
-    fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
-        match self {
-            Self::Name(name) => out.write_str(name),
-            Self::File(file) => write!(out, "{}", file.display()),
-        }
-    }
-}
-
-impl FromStr for ModelRef {
-    type Err = Infallible;
-
-    fn from_str(text: &str) -> Result<Self, Infallible> {
-        Ok(if text.ends_with(".onnx") || text.contains('/') {
-            Self::File(PathBuf::from(text))
-        } else {
-            Self::Name(text.to_owned())
-        })
-    }
-}
-
-impl FromStr for InputFile {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text.split_once('=') {
-            Some((name, file)) if !name.is_empty() && !file.is_empty() => {
-                Ok(Self { name: name.to_owned(), file: PathBuf::from(file) })
-            }
-            _ => Err(format!("expected NAME=FILE.npy such as image=seven.npy, got `{text}`")),
-        }
-    }
-}
-
-impl FromStr for InputShape {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let wrong =
-            |why: &str| format!("expected NAME=AxBxC such as images=1x3x224x224, got `{text}`: {why}");
-        // A shape has no `=`, a name may have one.
-        let Some((name, sizes)) = text.rsplit_once('=') else { return Err(wrong("no `=`")) };
-        if name.is_empty() {
-            return Err(wrong("no name before `=`"));
-        }
-        let size = |size: &str| match size.parse() {
-            Ok(size) if size > 0 => Ok(size),
-            _ => Err(wrong(&format!("`{size}` is no whole number from 1"))),
-        };
-        Ok(Self { name: name.to_owned(), shape: sizes.split('x').map(size).collect::<Result<_, _>>()? })
-    }
-}
-
-fn address(text: &str) -> Result<SocketAddr, String> {
-    text.parse().map_err(|_| format!("expected an address with a port such as 127.0.0.1:8000, got `{text}`"))
-}
-
-fn architecture(text: &str) -> Result<u32, String> {
-    let number = text.strip_prefix("sm_").and_then(|number| number.parse().ok());
-    number
-        .filter(|number| (80..1000).contains(number))
-        .ok_or_else(|| format!("expected sm_80 or later, got `{text}`"))
-}
-
-fn count(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(count @ 1..=65536) => Ok(count),
-        _ => Err(format!("expected a whole number from 1 to 65536, got `{text}`")),
-    }
-}
-
-fn seconds(text: &str) -> Result<Duration, String> {
-    match text.parse() {
-        Ok(seconds) if (0.01..=86400.0).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
-        _ => Err(format!("expected a number of seconds from 0.01 to 86400, got `{text}`")),
     }
 }

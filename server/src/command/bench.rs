@@ -1,10 +1,10 @@
 //! `bench`: latency and throughput of a model in this process, no HTTP.
 
 use super::noise::{self, Values};
+use super::timing::{Lane, Timing};
 use super::{model, start};
 use crate::cli::Bench;
 use crate::process;
-use anyhow::bail;
 use plimsoll_engine::device::Opened;
 use plimsoll_engine::error::size;
 use plimsoll_engine::fuse::Precision;
@@ -13,11 +13,6 @@ use plimsoll_engine::program::Program;
 use plimsoll_engine::tensor::{Shape, Tensor};
 use serde_json::json;
 use std::io::Write;
-use std::sync::Barrier;
-use std::time::{Duration, Instant};
-
-/// Runs of each lane before its times count.
-const WARM_UP_RUNS: usize = 5;
 
 pub(super) fn run(arguments: &Bench) -> anyhow::Result<()> {
     let config = start::configuration(arguments.place.config.as_deref(), &arguments.flags())?;
@@ -39,44 +34,10 @@ pub(super) fn run(arguments: &Bench) -> anyhow::Result<()> {
         .enumerate()
         .map(|(at, (port, shape))| noise::tensor(port.dtype, shape, at as u64, Values::TAME))
         .collect::<anyhow::Result<_>>()?;
-    let barrier = Barrier::new(arguments.lanes);
-    let lane = || measure(&device, &program, &inputs, threads, arguments.seconds, &barrier);
-    let lanes: Vec<anyhow::Result<Lane>> = std::thread::scope(|scope| {
-        let lanes: Vec<_> = (0..arguments.lanes).map(|_| scope.spawn(lane)).collect();
-        lanes.into_iter().map(|lane| lane.join().unwrap_or_else(|_| bail!("a lane panicked"))).collect()
-    });
-    let lanes = lanes.into_iter().collect::<anyhow::Result<Vec<_>>>()?;
+    let (lanes, limit) = (arguments.lanes, arguments.seconds);
+    let timing = Timing { device: &device, program: &program, inputs: &inputs, threads, lanes, limit };
+    let lanes = timing.lanes()?;
     report(arguments, &device, threads, (&program, model.precision()), &lanes)
-}
-
-/// What one lane measured.
-struct Lane {
-    times: Vec<Duration>,
-    took: Duration,
-}
-
-fn measure(
-    device: &Opened,
-    program: &Program,
-    inputs: &[Tensor],
-    threads: usize,
-    limit: Duration,
-    barrier: &Barrier,
-) -> anyhow::Result<Lane> {
-    let mut workspace = device.workspace(threads)?;
-    let mut outputs = vec![];
-    let warmed = (0..WARM_UP_RUNS).try_for_each(|_| program.run(&mut workspace, inputs, &mut outputs));
-    // Every lane reaches the barrier, also one that failed: the others wait there.
-    barrier.wait();
-    warmed?;
-    let start = Instant::now();
-    let mut times = vec![];
-    while start.elapsed() < limit || times.is_empty() {
-        let begun = Instant::now();
-        program.run(&mut workspace, inputs, &mut outputs)?;
-        times.push(begun.elapsed());
-    }
-    Ok(Lane { times, took: start.elapsed() })
 }
 
 fn report(

@@ -10,9 +10,12 @@ mod model;
 mod noise;
 mod npy;
 mod plan;
+mod random;
 mod selftest;
 mod serve;
+mod simulate;
 mod start;
+mod timing;
 mod warm;
 
 use crate::cli::{Cli, Command, Kernels};
@@ -37,6 +40,7 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         Command::Plan(arguments) => plan::run(&arguments),
         Command::Selftest(arguments) => selftest::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
+        Command::Simulate(arguments) => simulate::run(&arguments),
         Command::Memory(arguments) => memory::run(&arguments),
         Command::Kernels(Kernels::Build(arguments)) => kernels::build(&arguments),
     };

@@ -19,7 +19,8 @@ pub(super) struct Source {
     /// What it was asked for by.
     pub(super) name: String,
     file: PathBuf,
-    settings: ModelSettings,
+    /// What its `model.toml` says.
+    pub(super) settings: ModelSettings,
 }
 
 /// What `model` names: the newest version in the repository, or a file without settings.

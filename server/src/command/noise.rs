@@ -1,5 +1,6 @@
 //! Inputs for models that nobody gave any: the same at every start.
 
+use super::random::Random;
 use anyhow::Context;
 use plimsoll_engine::tensor::{DType, Shape, Tensor, volume};
 
@@ -22,15 +23,8 @@ impl Values {
 /// A tensor of random values, or of empty strings.
 pub(super) fn tensor(dtype: DType, shape: &Shape, seed: u64, values: Values) -> anyhow::Result<Tensor> {
     let elements = volume(shape).context("the shape overflows")?;
-    let mut state = seed.wrapping_add(0x9E37_79B9_7F4A_7C15);
-    // splitmix64, Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014.
-    let mut next = move || {
-        state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = state;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    };
+    let mut random = Random::new(seed);
+    let mut next = move || random.bits();
     let float = |bits: u64| {
         let unit = (bits >> 40) as f32 / (1u64 << 24) as f32;
         values.lowest + unit * (1.0 - values.lowest)

@@ -7,7 +7,7 @@ use crate::http::{self, App, Budget};
 use crate::load_line::LoadLine;
 use crate::process;
 use crate::repository::watch;
-use crate::schedule::{Begins, Scheduler};
+use crate::schedule::{Begins, Recorder, Scheduler};
 use crate::shutdown;
 use anyhow::Context;
 use plimsoll_engine::slab::What;
@@ -51,9 +51,10 @@ async fn serve(begun: start::Started, started: Instant) -> anyhow::Result<()> {
     };
     let load_line = Arc::new(LoadLine::new(Arc::clone(&arena), Box::new(process::resident)));
     load_line.watch()?;
+    let recorder = config.log.arrivals.as_deref().map(Recorder::start).transpose()?;
     let app = Arc::new(App {
         registry: Arc::clone(&registry),
-        scheduler: Scheduler::start(lanes, Box::new(tell))?,
+        scheduler: Scheduler::start(lanes, Box::new(tell))?.recorded(recorder),
         arena,
         load_line,
         metrics,

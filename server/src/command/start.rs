@@ -36,11 +36,19 @@ pub(super) fn configuration(file: Option<&Path>, flags: &config::Flags) -> anyho
 pub(super) fn start(config: Config) -> anyhow::Result<Started> {
     let device = device(&config)?;
     let metrics = Metrics::new(device.kind())?;
-    let lanes = match device.kind() {
-        "cpu" => config.lanes.count(cores(), config.device.threads),
-        _ => config.lanes.count_on_gpu(),
-    };
-    let arena = Arena::take(&lines(&config, device, lanes)?, now_ms)?;
+    let available = available_bytes(&device);
+    let lines = lines(&config, device, available)?;
+    // The slab is touched at once: what the system does not have would be another process's end, or ours.
+    if lines.fixed.for_slab() > available {
+        bail!(
+            "the slab of {} is more than the {} that the system has available; lower memory.ceiling ({}), or end \
+             what holds the memory",
+            bytesize::ByteSize(lines.fixed.for_slab()),
+            bytesize::ByteSize(available),
+            bytesize::ByteSize(lines.fixed.ceiling)
+        );
+    }
+    let arena = Arena::take(&lines, now_ms)?;
     if let Some(refused) = arena.pinned_refused().filter(|refused| refused.times > 0) {
         tracing::warn!(
             refused = %bytesize::ByteSize(refused.bytes),
@@ -128,15 +136,22 @@ fn token(file: &Path) -> anyhow::Result<String> {
     Ok(token.into())
 }
 
-fn lines(config: &Config, device: Opened, lanes: usize) -> anyhow::Result<Lines> {
-    let own = device.own_free_bytes();
-    // Where the system does not tell what is available, the default ceiling is taken at its word.
-    let available = own.or_else(host_available_bytes).unwrap_or(u64::MAX);
+/// Bytes that can be had of the device; where the system does not tell, the default ceiling is taken at its word.
+pub(super) fn available_bytes(device: &Opened) -> u64 {
+    device.own_free_bytes().or_else(host_available_bytes).unwrap_or(u64::MAX)
+}
+
+/// The lines that the configuration draws on a device of so many available bytes.
+pub(super) fn lines(config: &Config, device: Opened, available: u64) -> anyhow::Result<Lines> {
+    let lanes = match device.kind() {
+        "cpu" => config.lanes.count(cores(), config.device.threads),
+        _ => config.lanes.count_on_gpu(),
+    };
     let limits = config.memory.limits(available)?;
     let (_, bodies) = config.server.bodies(limits.ceiling);
     // Where device memory is host memory, what this process already holds counts, and what it will hold of requests;
     // a device with memory of its own has none of either in it.
-    let (process, bodies) = match own {
+    let (process, bodies) = match device.own_free_bytes() {
         None => (process::foreseeable_bytes().unwrap_or(0), bodies.as_u64()),
         Some(_) => (0, 0),
     };
@@ -148,16 +163,6 @@ fn lines(config: &Config, device: Opened, lanes: usize) -> anyhow::Result<Lines>
         headroom: limits.headroom.as_u64(),
         slab: 0,
     };
-    // The slab is touched at once: what the system does not have would be another process's end, or ours.
-    if fixed.for_slab() > available {
-        bail!(
-            "the slab of {} is more than the {} that the system has available; lower memory.ceiling ({}), or end \
-             what holds the memory",
-            bytesize::ByteSize(fixed.for_slab()),
-            bytesize::ByteSize(available),
-            limits.ceiling
-        );
-    }
     let workspace = match config.lanes.workspace {
         Workspace::Auto => None,
         Workspace::Size(size) => Some(size.as_u64()),

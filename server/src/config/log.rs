@@ -3,6 +3,7 @@
 use super::values;
 use clap::ValueEnum;
 use serde::{Deserialize, Deserializer};
+use std::path::PathBuf;
 
 /// Section `[log]`.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -12,6 +13,10 @@ pub(crate) struct Log {
     pub(crate) level: Level,
     /// How an event is written. Default `text`.
     pub(crate) format: Format,
+    /// Where the arrival of each inference request is written, for `plimsoll simulate`; begun anew at each start. Default
+    /// none: nowhere.
+    #[serde(deserialize_with = "values::path")]
+    pub(crate) arrivals: Option<PathBuf>,
 }
 
 /// Severity of an event.

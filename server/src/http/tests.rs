@@ -37,7 +37,8 @@ fn server_under(ceiling: u64, load: Load) -> Server {
         fixed,
         reserve: ceiling / 10,
         lanes: 1,
-        workspace: Some(32 << 10),
+        // Under a ceiling with room for it, what the sample model needs.
+        workspace: Some(if ceiling >= 1 << 26 { 256 << 10 } else { 32 << 10 }),
         threads: 1,
         ..Lines::default()
     };

@@ -8,16 +8,17 @@ mod class;
 mod desk;
 mod hall;
 mod job;
+mod recorder;
 mod services;
-#[cfg(test)]
-mod simulation;
+pub(crate) mod simulation;
 mod spell;
 mod sync;
 mod worker;
 
 pub(crate) use class::{Admission, Class, Priority};
-pub(crate) use desk::Pressure;
+pub(crate) use desk::{Bucket, LaneSize, Pressure};
 pub(crate) use job::{Asked, Failed, Runs};
+pub(crate) use recorder::{COLUMNS, Recorder};
 pub(crate) use services::Services;
 pub(crate) use worker::{Begins, Scheduler};
 

@@ -1,9 +1,15 @@
 //! The scheduler on a virtual clock: the desk that serves real requests decides over imagined ones, in microseconds.
 //!
-//! Arrivals come at given times, runs take what a function says, and nothing else takes time. A request that would still
-//! be running at its deadline counts as expired, as it does for a client.
+//! Arrivals come at given times, runs take what a function says of them and of how many lanes are busy, and nothing else
+//! takes time. A request that is still running at its deadline counts as expired, as it does for a client.
 
-use super::class::{Admission, Class};
+mod fate;
+mod runs;
+
+pub(crate) use fate::{Arrival, Fate, Played, Ran};
+use runs::{Running, Runs};
+
+use super::class::Class;
 use super::desk::{Bucket, Desk, Entered, LaneSize, Needs, Next, Place, Start};
 use super::services::Services;
 use plimsoll_engine::lane::Want;
@@ -18,46 +24,25 @@ pub(crate) struct Imagined {
     pub(crate) class: Arc<Class>,
     /// What is known of its runs' times.
     pub(crate) services: Arc<Services>,
-    /// The runs that it has, fewest rows first; more than one where requests can run together.
+    /// The runs in which its requests can be together, fewest rows first.
     pub(crate) buckets: Arc<[Bucket]>,
-    /// What a run takes that has room for so many rows.
-    pub(crate) takes: Box<dyn Fn(usize) -> Duration>,
+    /// The runs of requests that are run alone: those whose rows are just these.
+    pub(crate) alone: Vec<Bucket>,
+    /// What a run takes.
+    pub(crate) takes: Box<dyn Fn(Run) -> Duration>,
 }
 
-/// A request that comes.
+/// A run under way, as far as its time depends on it.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Arrival {
-    /// Since the start.
-    pub(crate) at: Duration,
-    /// Which of the models.
-    pub(crate) model: usize,
-    /// Rows that it brings.
+pub(crate) struct Run {
+    /// Rows that it has room for.
     pub(crate) rows: usize,
-    /// How long it may take.
-    pub(crate) timeout: Duration,
-}
-
-/// What became of a request.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Fate {
-    /// It was refused at once.
-    Refused(Admission),
-    /// Its deadline passed; whether it was running by then.
-    Expired {
-        /// Whether it was running by then.
-        begun: bool,
-    },
-    /// It was answered.
-    Answered {
-        /// When it began, since the start.
-        begun: Duration,
-        /// When it was done.
-        done: Duration,
-        /// The lane.
-        lane: usize,
-        /// Requests that ran with it, itself included.
-        together: usize,
-    },
+    /// Lanes that are busy, its own included.
+    pub(crate) busy: usize,
+    /// The part of all such runs, 0 to 1, that take less time.
+    pub(crate) luck: f64,
+    /// Whether its lane was idle before, and not at work until it began.
+    pub(crate) woken: bool,
 }
 
 /// A request in the simulated queue.
@@ -96,7 +81,8 @@ impl Needs for Request {
 /// What happens next on the clock; of several at once, in this order.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Happening {
-    Done(usize, Duration),
+    /// A lane's run is done, if it is still this many changes of pace old.
+    Done(usize, u64),
     Deadline(Place, usize),
     Look,
 }
@@ -104,30 +90,40 @@ enum Happening {
 /// A simulation under way.
 struct World<'a> {
     models: &'a [Imagined],
+    arrivals: &'a [Arrival],
+    luck: &'a mut dyn FnMut() -> f64,
     desk: Desk<Request>,
+    runs: Runs,
     clock: BinaryHeap<Reverse<(Instant, Happening)>>,
     start: Instant,
     fates: Vec<Option<Fate>>,
-    arrivals: &'a [Arrival],
+    ran: Vec<Ran>,
 }
 
-/// What becomes of each arrival, in their order; they must be in the order of their times, and each of no more rows than
-/// its model's largest run.
-pub(crate) fn simulate(lanes: Vec<LaneSize>, models: &[Imagined], arrivals: &[Arrival]) -> Vec<Fate> {
+/// What becomes of each arrival; they must be in the order of their times. A request whose rows its model has no run for
+/// is unfit. `luck` draws a number from 0 to 1 for each run.
+pub(crate) fn simulate(
+    lanes: Vec<LaneSize>,
+    models: &[Imagined],
+    arrivals: &[Arrival],
+    luck: &mut dyn FnMut() -> f64,
+) -> Played {
+    let runs = Runs::new(lanes.len());
     let (desk, clock, start) = (Desk::new(lanes), BinaryHeap::new(), Instant::now());
     let fates = vec![None; arrivals.len()];
-    let mut world = World { models, desk, clock, start, fates, arrivals };
-    for number in 0..arrivals.len() {
-        let Some(now) = arrivals.get(number).map(|arrival| start + arrival.at) else { break };
+    let mut world = World { models, arrivals, luck, desk, runs, clock, start, fates, ran: vec![] };
+    for (number, arrival) in arrivals.iter().enumerate() {
+        let now = start + arrival.at;
         world.until(now);
-        world.arrive(number, now);
+        world.arrive(number, arrival, now);
         world.look(now);
     }
     // What waits for no lane that will ever be has its deadline.
     while let Some(Reverse((now, happening))) = world.clock.pop() {
         world.happen(now, happening);
     }
-    world.fates.into_iter().map(|fate| fate.unwrap_or(Fate::Expired { begun: false })).collect()
+    let fates = world.fates.into_iter().map(|fate| fate.unwrap_or(Fate::Expired { begun: false }));
+    Played { fates: fates.collect(), runs: world.ran }
 }
 
 impl World<'_> {
@@ -140,7 +136,10 @@ impl World<'_> {
 
     fn happen(&mut self, now: Instant, happening: Happening) {
         match happening {
-            Happening::Done(lane, took) => self.desk.done(lane, now, Some(took)),
+            Happening::Done(lane, pace) => match self.runs.end(lane, pace, now) {
+                Some(run) => self.done(lane, run, now),
+                None => return,
+            },
             Happening::Deadline(place, number) => {
                 if self.desk.withdraw(place, now).is_some() {
                     self.settle(number, Fate::Expired { begun: false });
@@ -151,18 +150,18 @@ impl World<'_> {
         self.look(now);
     }
 
-    fn arrive(&mut self, number: usize, now: Instant) {
-        let Some(arrival) = self.arrivals.get(number) else { return };
+    fn arrive(&mut self, number: usize, arrival: &Arrival, now: Instant) {
         let Some(model) = self.models.get(arrival.model) else { return };
-        let deadline = now + arrival.timeout;
-        let job = Request {
-            number,
-            rows: arrival.rows,
-            group: (model.buckets.len() > 1).then_some(model.class.model),
-            services: Arc::clone(&model.services),
-            buckets: Arc::clone(&model.buckets),
-            deadline,
+        let together = model.buckets.last().is_some_and(|bucket| bucket.rows >= arrival.rows);
+        let alone = || model.alone.iter().find(|bucket| bucket.rows == arrival.rows);
+        let (group, buckets) = match (together, alone()) {
+            (true, _) => (Some(model.class.model), Arc::clone(&model.buckets)),
+            (false, Some(alone)) => (None, [*alone].into()),
+            (false, None) => return self.settle(number, Fate::Unfit),
         };
+        let deadline = now + arrival.timeout;
+        let services = Arc::clone(&model.services);
+        let job = Request { number, rows: arrival.rows, group, services, buckets, deadline };
         match self.desk.enter(job, &model.class, now, deadline) {
             Ok(Entered::Now(start)) => self.begin(start, now),
             Ok(Entered::Waits(place)) => {
@@ -190,18 +189,34 @@ impl World<'_> {
         let Start { lane, jobs, bucket, .. } = start;
         let first = jobs.first().and_then(|job| Some((self.arrivals.get(job.number)?, job.bucket(bucket)?)));
         let Some((arrival, bucket)) = first else { return };
-        let Some(model) = self.models.get(arrival.model) else { return };
-        let took = (model.takes)(bucket.rows);
-        let (done, together) = (now + took, jobs.len());
-        for job in &jobs {
-            let (begun, at) = (now - self.start, done - self.start);
-            let fate = match done <= job.deadline {
-                true => Fate::Answered { begun, done: at, lane, together },
-                false => Fate::Expired { begun: now < job.deadline },
+        let (model, rows, luck) = (arrival.model, bucket.rows, (self.luck)());
+        let woken = self.runs.is_woken(lane, now);
+        self.runs.begin(lane, Running { model, rows, luck, woken, jobs, begun: now });
+        self.pace(now);
+    }
+
+    fn done(&mut self, lane: usize, run: Running, now: Instant) {
+        self.desk.done(lane, now, Some(now - run.begun));
+        let (begun, done, together) = (run.begun - self.start, now - self.start, run.jobs.len());
+        for job in &run.jobs {
+            let fate = match now <= job.deadline {
+                true => Fate::Answered { begun, done, lane, together },
+                false => Fate::Expired { begun: run.begun < job.deadline },
             };
             self.settle(job.number, fate);
         }
-        self.clock.push(Reverse((done, Happening::Done(lane, took))));
+        let rows = run.jobs.iter().map(|job| job.rows).sum();
+        self.ran.push(Ran { model: run.model, lane, rows, begun, done });
+        self.pace(now);
+    }
+
+    /// Runs go slower or faster when others begin or are done.
+    fn pace(&mut self, now: Instant) {
+        let takes =
+            |model: usize, run| self.models.get(model).map_or(Duration::ZERO, |model| (model.takes)(run));
+        for (lane, pace, done) in self.runs.pace(now, takes) {
+            self.clock.push(Reverse((done, Happening::Done(lane, pace))));
+        }
     }
 
     fn settle(&mut self, number: usize, fate: Fate) {

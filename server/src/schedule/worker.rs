@@ -4,6 +4,7 @@ use super::class::{Admission, Class};
 use super::desk::{Place, Pressure};
 use super::hall::{Entered, Hall, Turn};
 use super::job::{Asked, Done, Failed, Job};
+use super::recorder::Recorder;
 use plimsoll_engine::error::Error;
 use plimsoll_engine::lane::{Lane, Pool, Want};
 use plimsoll_engine::program::{Program, Workspace};
@@ -33,6 +34,7 @@ pub(crate) struct Scheduler {
     hall: Arc<Workers>,
     tell: Arc<Tell>,
     workers: Mutex<Vec<JoinHandle<()>>>,
+    recorder: Option<Recorder>,
 }
 
 impl Scheduler {
@@ -50,7 +52,12 @@ impl Scheduler {
                 Ok(thread.spawn(move || work(&hall, &tell))?)
             })
             .collect::<anyhow::Result<_>>()?;
-        Ok(Scheduler { hall, tell, workers: Mutex::new(workers) })
+        Ok(Scheduler { hall, tell, workers: Mutex::new(workers), recorder: None })
+    }
+
+    /// Has arrivals written down, if there is a recorder.
+    pub(crate) fn recorded(self, recorder: Option<Recorder>) -> Scheduler {
+        Scheduler { recorder, ..self }
     }
 
     /// Admits a request, or says at once why not. A short run for which a lane is idle is done before this returns.
@@ -61,6 +68,10 @@ impl Scheduler {
         let (reply, answer) = oneshot::channel();
         let (entered, deadline) = (Instant::now(), asked.deadline);
         let program = asked.runs.covering(asked.rows).map(|(_, program)| Arc::clone(program));
+        // What leaves the reserve alone is no request, but a first run of our own.
+        if let (Some(recorder), Want::BurstToo, Some(program)) = (&self.recorder, asked.want, &program) {
+            recorder.note(program.owner(), asked.rows, deadline.saturating_duration_since(entered));
+        }
         let job = Job { asked, entered, reply };
         let hall = Arc::clone(&self.hall);
         let place = match self.hall.enter(job, class, entered, deadline) {
@@ -103,6 +114,9 @@ impl Scheduler {
         for worker in workers {
             // A worker that panicked has dropped its jobs' replies: their callers know.
             let _ = worker.join();
+        }
+        if let Some(recorder) = &self.recorder {
+            recorder.finish();
         }
     }
 }

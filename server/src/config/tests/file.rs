@@ -35,6 +35,7 @@ fn every_form_of_a_value_is_read() {
         [log]
         level = "debug"
         format = "json"
+        arrivals = "a.csv"
         "#,
     )
     .unwrap();
@@ -47,7 +48,8 @@ fn every_form_of_a_value_is_read() {
     assert_eq!(config.models.load, Load::Names(vec!["a".to_owned(), "b".to_owned()]));
     assert_eq!(config.models.watch, None);
     assert_eq!(config.models.replace, Replace::UnloadFirst);
-    assert_eq!(config.log, Log { level: Level::Debug, format: Format::Json });
+    let arrivals = Some(PathBuf::from("a.csv"));
+    assert_eq!(config.log, Log { level: Level::Debug, format: Format::Json, arrivals });
 }
 
 /// A file of an operator's first attempt.

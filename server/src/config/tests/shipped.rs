@@ -67,6 +67,7 @@ fn the_reference_file_gives_the_defaults() {
     assert!(config.lanes.steady.take().is_some());
     assert!(config.cache.dir.take().is_some());
     assert!(config.server.body_budget.take().is_some());
+    assert!(config.log.arrivals.take().is_some());
     assert_eq!(config, Config::default());
 }
 

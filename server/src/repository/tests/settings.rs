@@ -54,7 +54,7 @@ fn a_wrong_key_names_its_line_and_the_nearest_right_one() {
     assert_eq!(
         read("pin = true\nmax_bach = 8\n").unwrap_err(),
         "digits/model.toml:2:1: unknown key `max_bach` at the top level; did you mean `max_batch`? (keys: \
-         constants, dims, labels, max_batch, max_delay, memory_limit, pin, precision, prepare, priority, queue_limit, \
+         constants, dims, labels, max_batch, max_delay, memory_limit, pin, precision, prepare, priority, queue_limit, share, \
          timeout)"
     );
 }
@@ -77,6 +77,10 @@ fn a_wrong_value_names_what_was_expected_and_what_came() {
         (
             "prepare = [{ x = [1, -1] }]",
             "1:22: `x` in [prepare]: expected a whole number from 1 to 4294967296, got integer `-1`",
+        ),
+        (
+            "share = 1.5",
+            "1:9: `share` at the top level: expected a number from 0 to 1 such as 0.25, got floating point `1.5`",
         ),
         (
             "max_batch = 0",

@@ -1,7 +1,7 @@
 //! What holds whatever comes, on a virtual clock.
 
 use super::super::desk::{Bucket, LaneSize};
-use super::super::simulation::{Arrival, Fate, Imagined, simulate};
+use super::super::simulation::{self, Arrival, Fate, Imagined, Run};
 use super::*;
 use proptest::prelude::*;
 
@@ -14,7 +14,14 @@ fn imagined(class: Class, most: usize, fixed: Duration, each: Duration) -> Imagi
     for bucket in &buckets {
         services.reset(bucket.rows, takes(bucket.rows));
     }
-    Imagined { class: shared(class), services, buckets: buckets.into(), takes: Box::new(takes) }
+    // One alone is no group, as in the repository.
+    let (buckets, alone) = if most > 1 { (buckets, vec![]) } else { (vec![], buckets) };
+    let takes = Box::new(move |run: Run| takes(run.rows));
+    Imagined { class: shared(class), services, buckets: buckets.into(), alone, takes }
+}
+
+fn simulate(lanes: Vec<LaneSize>, models: &[Imagined], arrivals: &[Arrival]) -> Vec<Fate> {
+    simulation::simulate(lanes, models, arrivals, &mut || 0.5).fates
 }
 
 fn lanes(steady: usize, burst: usize) -> Vec<LaneSize> {
@@ -62,21 +69,21 @@ fn at_twice_the_capacity_the_server_does_what_it_can_and_refuses_the_rest_at_onc
 fn who_is_let_in_is_answered_in_time_though_runs_take_as_long_as_they_please() {
     // Twice the capacity, and runs of 2 to 18 ms that are all three times as long from the fifth second on.
     let class = Class { queue_limit: 999, ..class(1, 5, MS) };
-    let runs = std::cell::Cell::new(0u32);
-    let takes = move |_: usize| {
-        let run = runs.replace(runs.get() + 1);
-        let slow = if run > 500 { 3 } else { 1 };
-        MS * 2 * slow * (1 + run.wrapping_mul(2654435769) % 9)
+    let mut runs = 0u32;
+    let mut luck = || {
+        runs += 1;
+        // Above 1 are the later ones.
+        f64::from(runs.wrapping_mul(2654435769) % 9) / 9.0 + if runs > 500 { 2.0 } else { 0.0 }
     };
-    let buckets = [Bucket { rows: 1, bytes: 10 }];
-    let model = [Imagined {
-        class: shared(class),
-        services: Arc::default(),
-        buckets: buckets.into(),
-        takes: Box::new(takes),
-    }];
+    let takes = |run: Run| {
+        let (luck, slow) = if run.luck >= 2.0 { (run.luck - 2.0, 3) } else { (run.luck, 1) };
+        MS * 2 * slow * (1 + (luck * 9.0).round() as u32)
+    };
+    let alone = vec![Bucket { rows: 1, bytes: 10 }];
+    let (services, buckets) = (Arc::default(), Arc::from([]));
+    let model = [Imagined { class: shared(class), services, buckets, alone, takes: Box::new(takes) }];
     let arrivals = evenly(0, 5 * MS, 150 * MS, 20 * SECOND);
-    let fates = simulate(lanes(1, 0), &model, &arrivals);
+    let fates = simulation::simulate(lanes(1, 0), &model, &arrivals, &mut luck).fates;
     let (mut answered, mut late) = (0, 0);
     for fate in &fates {
         answered += usize::from(matches!(fate, Fate::Answered { .. }));
