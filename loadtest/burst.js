@@ -33,7 +33,8 @@ stages.forEach(({ start, rate, length, kind }, number) => {
     timeUnit: '1s',
     duration: `${length}s`,
     startTime: `${start}s`,
-    preAllocatedVUs: 32,
+    // Clients that k6 has to make first would come too late for the burst.
+    preAllocatedVUs: rate === HIGH ? 256 : 32,
     maxVUs: 1024,
     exec: kind,
   };
