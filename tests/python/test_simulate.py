@@ -197,15 +197,13 @@ def quantile(times, part):
     return times[round((len(times) - 1) * part)]
 
 
-@pytest.mark.xfail(reason="missed so far: SPECIFICATION.md, a simulation against a real run")
-@pytest.mark.parametrize("reserve", ["0%", "10%"])
-def test_the_simulation_is_within_15_percent_of_a_real_run(tmp_path, reserve):
-    """A run counts if nobody else was at work: they used little of the processors, and services took the same before and
-    after. Of two the nearer one decides."""
+def test_the_simulation_is_near_a_real_run(tmp_path):
+    """Within 15 % is the aim. A run counts for it if nobody else was at work: they used little of the processors, and
+    services took the same before and after. Whoever was at work, a median that is three times the other is a fault."""
     nets.slow(tmp_path / "models/slow.onnx", 4)
     config = {
         "lanes": {"steady": 2},
-        "memory": {"reserve": reserve},
+        "memory": {"reserve": "0%"},
         "log": {"arrivals": "arrivals.csv"},
     }
     told, quiet = [], []
@@ -231,5 +229,8 @@ def test_the_simulation_is_within_15_percent_of_a_real_run(tmp_path, reserve):
             quiet.append(figures)
             if all(abs(imagined / real - 1) <= 0.15 for real, imagined in (figures["p50"], figures["p99"])):
                 return
-    assert not quiet, quiet
-    pytest.skip(f"others were at work on this machine: {told}")
+    ratios = [figures["p50"][1] / figures["p50"][0] for figures in told]
+    assert any(1 / 3 <= ratio <= 3 for ratio in ratios), told
+    if not quiet:
+        pytest.skip(f"others were at work on this machine: {told}")
+    pytest.xfail(f"15 % are missed so far: SPECIFICATION.md, a simulation against a real run; {quiet}")

@@ -76,19 +76,6 @@ impl<T> Pool<T> {
         Pool { shared: Arc::new(Shared { lanes, state }) }
     }
 
-    /// An idle lane with at least `need_bytes` of workspace, the smallest that will do; `None` where there is none now.
-    /// Burst lanes are handed out only where no idle steady lane is large enough. Never waits: who has to wait for a
-    /// lane does so where its work waits.
-    pub fn take(&self, need_bytes: u64, want: Want) -> Option<Lane<T>> {
-        let mut state = self.shared.state();
-        let lanes = self.shared.lanes.iter().zip(&state.busy).enumerate();
-        let idle = lanes.filter(|(_, (lane, busy))| !**busy && lane.bytes >= need_bytes);
-        let allowed = idle.filter(|(_, (lane, _))| !lane.burst || want == Want::BurstToo);
-        let (index, (slot, _)) = allowed.min_by_key(|(_, (lane, _))| (lane.burst, lane.bytes))?;
-        *state.busy.get_mut(index)? = true;
-        Some(self.handed_out(&mut state, slot, index))
-    }
-
     /// Counts a lane that is marked as busy.
     fn handed_out(&self, state: &mut State, slot: &Arc<Slot<T>>, index: usize) -> Lane<T> {
         let used = state.counters.of(slot.burst);
@@ -100,8 +87,9 @@ impl<T> Pool<T> {
         Lane { shared: Arc::clone(&self.shared), slot: Arc::clone(slot), index }
     }
 
-    /// This lane, if it is idle; `None` where it is handed out or there is none of that index.
-    pub fn take_at(&self, index: usize) -> Option<Lane<T>> {
+    /// This lane, if it is idle; `None` where it is handed out or there is none of that index. Never waits, and never
+    /// chooses: who runs where is decided by whoever knows what waits.
+    pub fn take(&self, index: usize) -> Option<Lane<T>> {
         let slot = self.shared.lanes.get(index)?;
         let mut state = self.shared.state();
         let busy = state.busy.get_mut(index).filter(|busy| !**busy)?;

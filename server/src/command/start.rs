@@ -57,9 +57,7 @@ pub(super) fn start(config: Config) -> anyhow::Result<Started> {
         );
     }
     let defaults = Defaults {
-        queue_limit: config.batching.queue_limit,
-        max_batch: config.batching.max_batch,
-        max_delay: config.batching.max_delay,
+        batching: config.batching.clone(),
         timeout: config.server.request_timeout,
         limits: Limits { threads: config.device.threads, ..Limits::default() },
         cache: config.cache.dir.as_deref().and_then(cache),

@@ -52,7 +52,7 @@ async fn warm(app: &Arc<App>, served: &Arc<Served>) {
     // Threads that have served are warm, and lanes have other models to run.
     let at_once = if app.readiness.is_ready() { 1 } else { AT_ONCE };
     for program in served.prepared() {
-        let fits = program.workspace_bytes() as u64 <= steady;
+        let fits = program.lane_bytes() as u64 <= steady;
         if !fits || !program.plan().is_some_and(is_soon_done) {
             continue;
         }

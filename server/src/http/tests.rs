@@ -2,7 +2,7 @@
 
 use super::error::ApiError;
 use super::{App, Budget, rehearse, router};
-use crate::config::{Load, Models};
+use crate::config::{Batching, Load, Models};
 use crate::load_line::LoadLine;
 use crate::metrics::{self, Metrics};
 use crate::process::Resident;
@@ -46,9 +46,7 @@ fn server_under(ceiling: u64, load: Load) -> Server {
     let metrics = Metrics::new("cpu").unwrap();
     let limits = Limits::default();
     let defaults = Defaults {
-        queue_limit: 8,
-        max_batch: 1,
-        max_delay: Duration::ZERO,
+        batching: Batching { queue_limit: 8, ..Batching::default() },
         timeout: Duration::from_secs(30),
         limits,
         cache: None,

@@ -182,7 +182,7 @@ impl Group {
 }
 
 /// The sizes of batches: powers of two below `max_batch`, and that.
-fn sizes(max_batch: usize) -> impl Iterator<Item = usize> {
+pub(crate) fn sizes(max_batch: usize) -> impl Iterator<Item = usize> {
     let powers = std::iter::successors(Some(1usize), |size| size.checked_mul(2));
     powers.take_while(move |size| *size < max_batch).chain([max_batch])
 }

@@ -31,6 +31,7 @@ mod watch;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use batches::sizes as batch_sizes;
 pub(crate) use catalogue::{Availability, Indexed, NotServed};
 pub(crate) use constant::{Constant, Values};
 pub(crate) use found::{Change, Fingerprint, Found, FoundVersion, changes};

@@ -5,8 +5,9 @@ use super::loader::Loader;
 use super::registry::Registry;
 use super::stats::Stats;
 use super::{Constant, FoundVersion, ModelSettings, Values};
+use crate::config::Batching;
 use crate::metrics::{self, Metrics};
-use crate::schedule::{Class, Priority, Runs, Services};
+use crate::schedule::{Class, Runs, Services};
 use ::metrics::{Counter, Histogram};
 use lru::LruCache;
 use plimsoll_engine::cache::Cache;
@@ -25,12 +26,8 @@ use std::time::Duration;
 /// What a model gets that its own settings do not name.
 #[derive(Clone, Debug)]
 pub(crate) struct Defaults {
-    /// Requests of a model that may wait.
-    pub(crate) queue_limit: usize,
-    /// Most rows that are run together.
-    pub(crate) max_batch: usize,
-    /// How long a request may wait for a steady lane before a burst lane will do.
-    pub(crate) max_delay: Duration,
+    /// Batching and queueing.
+    pub(crate) batching: Batching,
     /// Longest time from a request's head to its answer.
     pub(crate) timeout: Duration,
     /// The engine's limits on every model.
@@ -103,7 +100,7 @@ impl Served {
         let narrowing = narrowing(settings);
         let source = Source { path: &found.file, narrowing: &narrowing, cache: defaults.cache.as_ref() };
         let precision = settings.precision.map_or(defaults.limits.precision, Into::into);
-        let max_batch = settings.max_batch.unwrap_or(defaults.max_batch);
+        let max_batch = settings.max_batch(&defaults.batching);
         let batches = (max_batch > 1).then(|| Batches::new(max_batch));
         let most = batches.as_ref().and_then(|_| NonZeroUsize::new(Batches::programs(max_batch)));
         let programs = most.unwrap_or(defaults.limits.programs);
@@ -126,14 +123,7 @@ impl Served {
                 batches.prepare(&shapes, &services_of(&services, &shapes), &model);
             }
         }
-        let class = Class {
-            model: NEXT.fetch_add(1, Ordering::Relaxed),
-            queue_limit: settings.queue_limit.unwrap_or(defaults.queue_limit),
-            priority: Priority::new(settings.priority),
-            share: settings.share,
-            max_delay: settings.max_delay.unwrap_or(defaults.max_delay),
-            services: Services::default(),
-        };
+        let class = settings.class(NEXT.fetch_add(1, Ordering::Relaxed), &defaults.batching);
         Ok(Served {
             name: name.into(),
             version: found.version.to_string(),

@@ -1,7 +1,8 @@
 //! `model.toml`: what one model is served with.
 
 use super::Constant;
-use crate::config::{ConfigError, read_toml, values};
+use crate::config::{Batching, ConfigError, read_toml, values};
+use crate::schedule::{Class, Priority, Services};
 use bytesize::ByteSize;
 use clap::ValueEnum;
 use serde::{Deserialize, Deserializer};
@@ -97,6 +98,24 @@ impl Default for ModelSettings {
 }
 
 impl ModelSettings {
+    /// The model as the scheduler sees it, `number` being unlike any other's, with what the defaults say where the
+    /// settings do not.
+    pub(crate) fn class(&self, number: u64, defaults: &Batching) -> Class {
+        Class {
+            model: number,
+            queue_limit: self.queue_limit.unwrap_or(defaults.queue_limit),
+            priority: Priority::new(self.priority),
+            share: self.share,
+            max_delay: self.max_delay.unwrap_or(defaults.max_delay),
+            services: Services::default(),
+        }
+    }
+
+    /// Most rows that are run together.
+    pub(crate) fn max_batch(&self, defaults: &Batching) -> usize {
+        self.max_batch.unwrap_or(defaults.max_batch)
+    }
+
     /// Settings from the text of a `model.toml`; `file` is how errors name it.
     ///
     /// # Errors

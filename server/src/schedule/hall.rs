@@ -150,7 +150,7 @@ impl<J: Needs, T> Hall<J, T> {
     /// The lane itself. The desk gave it to this caller alone, so it is there.
     fn turn(&self, start: Start<J>) -> Option<Turn<J, T>> {
         let Start { lane, jobs, bucket, begins_burst } = start;
-        let lane = self.lanes.take_at(lane)?;
+        let lane = self.lanes.take(lane)?;
         Some(Turn { lane, jobs, bucket, begins_burst })
     }
 

@@ -12,7 +12,6 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
 /// The programs for requests whose shapes agree beyond the first axis.
-#[derive(Clone)]
 pub(crate) struct Runs {
     /// Requests of the same number can run together; `None` runs alone.
     group: Option<u64>,
@@ -28,15 +27,13 @@ impl Runs {
         Runs { group: None, services, programs: SmallVec::from_buf([(rows, program)]) }
     }
 
-    /// The programs of a group, each with the rows that it takes.
+    /// The programs of a group, each with the rows that it takes, fewest first.
     pub(crate) fn shared(
         group: u64,
         programs: impl IntoIterator<Item = (usize, Arc<Program>)>,
         services: Arc<Services>,
     ) -> Runs {
-        let mut programs: SmallVec<_> = programs.into_iter().collect();
-        programs.sort_by_key(|(rows, _)| *rows);
-        Runs { group: Some(group), services, programs }
+        Runs { group: Some(group), services, programs: programs.into_iter().collect() }
     }
 
     /// The smallest with room for so many rows, and its rows.

@@ -93,7 +93,8 @@ fn size_of(rows: usize) -> usize {
     (rows.max(1).next_power_of_two().trailing_zeros() as usize).min(SIZES - 1)
 }
 
-fn nanos(duration: Duration) -> u64 {
+/// Whole nanoseconds.
+pub(crate) fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 

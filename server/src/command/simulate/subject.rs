@@ -7,9 +7,9 @@ use crate::command::random::Random;
 use crate::command::timing::Timing;
 use crate::command::{Usage, model, start};
 use crate::config::Config;
-use crate::repository::ModelSettings;
+use crate::repository::{ModelSettings, batch_sizes};
 use crate::schedule::simulation::{Imagined, Run};
-use crate::schedule::{Bucket, Class, Priority, Services};
+use crate::schedule::{Bucket, Services};
 use anyhow::bail;
 use plimsoll_engine::device::Opened;
 use plimsoll_engine::model::{Limits, Model};
@@ -53,11 +53,11 @@ impl Subject {
     ) -> anyhow::Result<Subject> {
         let source = model::find(&ModelRef::Name(name.into()), config)?;
         let threads = config.device.threads;
-        let max_batch = source.settings.max_batch.unwrap_or(config.batching.max_batch);
+        let max_batch = source.settings.max_batch(&config.batching);
         let precision = start::precision(None, &source, device)?;
-        let programs = NonZeroUsize::MIN.saturating_add(rows.len() + sizes(max_batch).count());
+        let programs = NonZeroUsize::MIN.saturating_add(rows.len() + batch_sizes(max_batch).count());
         let model = source.load(Limits { threads, precision, programs, ..Limits::default() }, device)?;
-        let fits = |program: &Program| program.workspace_bytes() as u64 <= lane_bytes;
+        let fits = |program: &Program| program.lane_bytes() as u64 <= lane_bytes;
         let one = source.shapes(model.signature(), &[], None, REMEDY)?;
         let mut programs = if max_batch > 1 { together(&model, &one, max_batch, fits) } else { vec![] };
         let together: Vec<usize> = programs.iter().map(|(rows, _)| *rows).collect();
@@ -89,9 +89,7 @@ impl Subject {
 
     /// The runs that it has: rows that each has room for, and bytes of workspace.
     pub(super) fn buckets(&self) -> impl Iterator<Item = Bucket> {
-        self.programs
-            .iter()
-            .map(|(rows, program)| Bucket { rows: *rows, bytes: program.workspace_bytes() as u64 })
+        self.programs.iter().map(|(rows, program)| Bucket { rows: *rows, bytes: program.lane_bytes() as u64 })
     }
 
     /// Measures every run with these numbers of lanes busy, so long each; `tell` is told of each before.
@@ -142,14 +140,7 @@ impl Subject {
         for (rows, _) in &self.programs {
             services.reset(*rows, times.takes(Run { rows: *rows, busy, luck: 0.5, woken: true }));
         }
-        let class = Class {
-            model: number as u64,
-            queue_limit: settings.queue_limit.unwrap_or(config.batching.queue_limit),
-            priority: Priority::new(settings.priority),
-            share: settings.share,
-            max_delay: settings.max_delay.unwrap_or(config.batching.max_delay),
-            services: Services::default(),
-        };
+        let class = settings.class(number as u64, &config.batching);
         let (buckets, alone) =
             self.buckets().partition::<Vec<_>, _>(|bucket| self.together.contains(&bucket.rows));
         let times = times.clone();
@@ -173,7 +164,7 @@ fn together(
     fits: impl Fn(&Program) -> bool,
 ) -> Vec<(usize, Arc<Program>)> {
     let mut programs = vec![];
-    for rows in sizes(max_batch) {
+    for rows in batch_sizes(max_batch) {
         let mut shapes = one.to_vec();
         shapes.iter_mut().filter_map(|shape| shape.first_mut()).for_each(|first| *first = rows);
         let Ok(program) = model.program(&shapes) else { break };
@@ -186,10 +177,4 @@ fn together(
         programs.push((rows, program));
     }
     if programs.len() > 1 { programs } else { vec![] }
-}
-
-/// The sizes of batches: powers of two below `max_batch`, and that.
-fn sizes(max_batch: usize) -> impl Iterator<Item = usize> {
-    let powers = std::iter::successors(Some(1usize), |size| size.checked_mul(2));
-    powers.take_while(move |size| *size < max_batch).chain([max_batch])
 }

@@ -66,17 +66,15 @@ impl<J: Needs> Desk<J> {
         in_time: bool,
     ) -> Result<Formed, Option<Instant>> {
         let mut wake: Option<Instant> = None;
-        let mut seen: Vec<Option<u64>> = vec![];
+        let mut seen: Vec<u64> = vec![];
         for (number, waiting) in &line.jobs {
             // A job's group fares as its first; those that run alone differ in what they need.
             let group = waiting.job.group();
-            if group.is_some() && seen.contains(&group) {
+            if group.is_some_and(|group| seen.contains(&group)) || in_time && self.is_late(line, waiting, now)
+            {
                 continue;
             }
-            if in_time && self.is_late(line, waiting, now) {
-                continue;
-            }
-            seen.push(group);
+            seen.extend(group);
             match self.lane_for(line, waiting, now) {
                 Ok(lane) => {
                     if let Some(formed) = self.form(line, *number, waiting, lane, now) {

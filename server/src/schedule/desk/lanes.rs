@@ -124,3 +124,35 @@ impl Busy {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn the_idle_lane_is_the_smallest_that_is_enough_or_else_the_largest(
+            sizes in proptest::collection::vec((1u64..20, any::<bool>(), any::<bool>()), 0..8),
+            need in 0u64..20,
+            more in 0u64..10,
+            burst in any::<bool>(),
+        ) {
+            let lane = |(bytes, burst, _): &(u64, bool, bool)| LaneSize { bytes: *bytes, burst: *burst };
+            let mut lanes = LaneStates::new(sizes.iter().map(lane).collect());
+            let run = Busy { model: 1, services: Arc::default(), rows: 1, since: Instant::now(), expected: Duration::ZERO };
+            for (at, _) in sizes.iter().enumerate().filter(|(_, (.., busy))| *busy) {
+                lanes.begin(at, run.clone());
+            }
+            let fitting = || {
+                let kind = sizes.iter().filter(move |(bytes, of, busy)| *of == burst && !busy && *bytes >= need);
+                kind.map(|(bytes, ..)| *bytes)
+            };
+            let enough = fitting().filter(|bytes| *bytes >= need + more).min();
+            let found = lanes.idle(burst, need, need + more);
+            prop_assert_eq!(found.map(|lane| lanes.bytes(lane)), enough.or(fitting().max()));
+            prop_assert!(found.is_none_or(|lane| lanes.is_burst(lane) == burst && !sizes[lane].2));
+            prop_assert_eq!(lanes.count_idle(burst, need), fitting().count());
+        }
+    }
+}
