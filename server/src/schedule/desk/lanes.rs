@@ -125,7 +125,7 @@ impl Busy {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))] // the loom crate takes this file in without proptest
 mod tests {
     use super::*;
     use proptest::prelude::*;
