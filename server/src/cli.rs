@@ -77,7 +77,8 @@ code is 1 where a model differs or fails.")]
 Examples:
 
     plimsoll bench digits --batch 8 --lanes 2
-    plimsoll bench detector.onnx --shape images=1x3x320x320 --seconds 10 --json")]
+    plimsoll bench detector.onnx --shape images=1x3x320x320 --seconds 10 --json
+    plimsoll bench digits --null --listen 127.0.0.1:8000")]
     Bench(Bench),
     /// Play arrivals against a configuration, without serving: latency, goodput, lanes and memory
     #[command(after_help = "\
@@ -302,6 +303,13 @@ pub(crate) struct Bench {
     /// Run tract's own plan of the model whole, to compare with
     #[arg(long)]
     pub(crate) reference: bool,
+    /// Serve the model over HTTP until stopped, with runs that compute nothing: what a load generator then measures is
+    /// the server alone
+    #[arg(long, conflicts_with_all = ["shapes", "batch", "lanes", "precision", "seconds", "reference", "json"])]
+    pub(crate) null: bool,
+    /// With --null: address and port to listen on [default: `server.listen`, else 127.0.0.1:8000]
+    #[arg(long, value_name = "ADDRESS", value_parser = address, requires = "null")]
+    pub(crate) listen: Option<SocketAddr>,
     /// Configuration and models.
     #[command(flatten)]
     pub(crate) place: Place,
@@ -348,6 +356,6 @@ impl SelfTest {
 impl Bench {
     /// What these arguments override in the configuration.
     pub(crate) fn flags(&self) -> Flags {
-        Flags { device: self.device, ..self.place.flags() }
+        Flags { listen: self.listen, device: self.device, ..self.place.flags() }
     }
 }

@@ -8,7 +8,8 @@ import pytest
 
 import nets
 import reference
-from server import MODELS, run
+import v2
+from server import MODELS, Server, run
 
 DIGIT = np.array(json.loads((MODELS / "digits/one.json").read_text())["inputs"][0]["data"], np.float32)
 DIGIT = DIGIT.reshape(1, 1, 8, 8)
@@ -155,6 +156,20 @@ def test_bench_prints_one_document_with_every_field(here):
     assert 0 < latency["p50"] <= latency["p90"] <= latency["p99"] and latency["mean"] > 0
     assert document["runs_per_second"] > 10 and document["device"] == "cpu" and document["precision"] == "fp32"
     assert document["memory"]["device_bytes"] >= 0 and document["memory"]["resident_bytes"] > 1 << 20
+
+
+def test_bench_of_nothing_serves_zeros_of_the_right_shape(tmp_path):
+    images = np.ones((3, 1, 8, 8), np.float32)
+    with Server(tmp_path, MODELS, command=("bench", "digits", "--null")) as server:
+        given = v2.infer(server, "digits", {"image": images})
+        assert {name: array.shape for name, array in given.items()} == {"probabilities": (3, 10)}
+        assert not any(array.any() for array in given.values())
+        assert server.statistics("digits")["inference_count"] >= 3
+
+
+def test_bench_of_nothing_wants_a_model_of_the_repository(here):
+    done = ended(run("bench", "double.onnx", "--null", cwd=here), 2)
+    assert "double.onnx" in done.stderr and "repository" in done.stderr
 
 
 def test_bench_of_an_open_shape_asks_for_it(here):

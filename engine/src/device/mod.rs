@@ -8,6 +8,7 @@ mod batch;
 mod cpu;
 mod cuda;
 mod host;
+mod null;
 mod room;
 mod weights;
 mod workspace;
@@ -15,6 +16,7 @@ mod workspace;
 pub use cuda::{Binaries, Built, NotBuilt, NotCompiled, build as build_kernels};
 
 pub(crate) use batch::Batch;
+pub(crate) use null::Null;
 pub(crate) use room::{Held, Room};
 pub use workspace::Workspace;
 pub(crate) use workspace::{Lane, Lanes};

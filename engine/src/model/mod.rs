@@ -5,7 +5,7 @@ mod origin;
 pub use origin::Source;
 
 use crate::arena::Arena;
-use crate::device::Constants;
+use crate::device::{Constants, Null};
 use crate::error::{Error, shapes_text};
 use crate::fuse::{Fused, Precision, Preferences, fuse};
 use crate::graph::Graph;
@@ -28,14 +28,26 @@ pub struct Limits {
     pub threads: usize,
     /// How numbers are stored and multiplied, on devices that know that; f32 on the others. Default f32.
     pub precision: Precision,
-    /// Whether tract's own plan is run whole, as the reference that planned programs are compared with. Default no.
-    pub whole: bool,
+    /// What a run computes. Default the model, as planned.
+    pub compute: Compute,
+}
+
+/// What the runs of a model compute.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Compute {
+    /// The model, step by step as planned; as tract's own plan only where it cannot be planned.
+    #[default]
+    Planned,
+    /// tract's own plan of the model, whole: the reference that planned programs are compared with.
+    Whole,
+    /// Nothing; outputs are zeros. What a run takes then is the time of whoever asks for it.
+    Nothing,
 }
 
 impl Default for Limits {
     fn default() -> Self {
         const SIXTEEN: NonZeroUsize = NonZeroUsize::new(16).unwrap();
-        Limits { programs: SIXTEEN, threads: 1, precision: Precision::F32, whole: false }
+        Limits { programs: SIXTEEN, threads: 1, precision: Precision::F32, compute: Compute::Planned }
     }
 }
 
@@ -67,7 +79,7 @@ impl Model {
     ) -> Result<Model, Error> {
         let terms = arena.agree(owner, terms);
         // What is run whole is tract's, and not to be written down.
-        let source = Source { cache: source.cache.filter(|_| !limits.whole), ..*source };
+        let source = Source { cache: source.cache.filter(|_| limits.compute != Compute::Whole), ..*source };
         Ok(Model {
             owner: owner.into(),
             origin: Origin::open(&source, owner, arena)?,
@@ -141,7 +153,7 @@ impl Model {
     /// As for [`Model::program`], as far as the import goes.
     pub fn fused(&self, shapes: &[Shape]) -> Result<Option<Fused>, Error> {
         let grant = self.origin.grant();
-        match self.origin.import()?.import.lowered(shapes, self.limits.whole, &grant)?.0 {
+        match self.origin.import()?.import.lowered(shapes, self.whole(), &grant)?.0 {
             Lowered::Graph(graph) => Ok(Some(fuse(graph, &self.preferences()))),
             Lowered::Whole(..) => Ok(None),
         }
@@ -163,6 +175,10 @@ impl Model {
         Preferences { precision, ..device.preferences() }
     }
 
+    fn whole(&self) -> bool {
+        self.limits.compute == Compute::Whole
+    }
+
     /// What computes for these shapes, and the host memory that it holds.
     fn executor(&self, shapes: &[Shape]) -> Result<(Executor, Option<Reservation>), Error> {
         let preferences = self.preferences();
@@ -174,7 +190,7 @@ impl Model {
             }
         }
         let imported = self.origin.import()?;
-        let (lowered, staging) = imported.import.lowered(shapes, self.limits.whole, &self.origin.grant())?;
+        let (lowered, staging) = imported.import.lowered(shapes, self.whole(), &self.origin.grant())?;
         let graph = match lowered {
             Lowered::Graph(graph) => graph,
             Lowered::Whole(reference, reason) => {
@@ -208,6 +224,10 @@ impl Model {
         }
         let room = |bytes| self.arena.room(&self.owner, bytes);
         let program = prepared.finish(&self.constants, self.origin.kept().as_ref(), &room)?;
+        let program = match self.limits.compute {
+            Compute::Nothing => Box::new(Null::of(program)),
+            _ => program,
+        };
         Ok((Executor::Planned(program), host))
     }
 

@@ -1,26 +1,31 @@
-//! `bench`: latency and throughput of a model in this process, no HTTP.
+//! `bench`: latency and throughput of a model in this process without HTTP, or of HTTP without a model.
 
 use super::noise::{self, Values};
 use super::timing::{Lane, Timing};
-use super::{model, start};
-use crate::cli::Bench;
+use super::{Usage, logging, model, serve, start};
+use crate::cli::{Bench, ModelRef};
+use crate::config::Load;
 use crate::process;
 use plimsoll_engine::device::Opened;
 use plimsoll_engine::error::size;
 use plimsoll_engine::fuse::Precision;
-use plimsoll_engine::model::Limits;
+use plimsoll_engine::model::{Compute, Limits};
 use plimsoll_engine::program::Program;
 use plimsoll_engine::tensor::{Shape, Tensor};
 use serde_json::json;
 use std::io::Write;
 
 pub(super) fn run(arguments: &Bench) -> anyhow::Result<()> {
+    if arguments.null {
+        return null(arguments);
+    }
     let config = start::configuration(arguments.place.config.as_deref(), &arguments.flags())?;
     let device = start::device(&config)?;
     let threads = arguments.threads.unwrap_or(config.device.threads);
     let source = model::find(&arguments.model, &config)?;
     let precision = start::precision(arguments.precision, &source, &device)?;
-    let limits = Limits { threads, precision, whole: arguments.reference, ..Limits::default() };
+    let compute = if arguments.reference { Compute::Whole } else { Compute::Planned };
+    let limits = Limits { threads, precision, compute, ..Limits::default() };
     let model = source.load(limits, &device)?;
     let given: Vec<(String, Shape)> = arguments.shapes.iter().map(|shape| shape.named()).collect();
     let remedy = "--shape NAME=1x2x3, a size for each axis";
@@ -38,6 +43,20 @@ pub(super) fn run(arguments: &Bench) -> anyhow::Result<()> {
     let timing = Timing { device: &device, program: &program, inputs: &inputs, threads, lanes, limit };
     let lanes = timing.lanes()?;
     report(arguments, &device, threads, (&program, model.precision()), &lanes)
+}
+
+/// Serves the model over HTTP until the process is told to stop, by runs that compute nothing.
+fn null(arguments: &Bench) -> anyhow::Result<()> {
+    let ModelRef::Name(name) = &arguments.model else {
+        anyhow::bail!(Usage(format!(
+            "--null serves a model of the repository, got the file {}",
+            arguments.model
+        )));
+    };
+    let mut config = start::configuration(arguments.place.config.as_deref(), &arguments.flags())?;
+    config.models.load = Load::Names(vec![name.clone()]);
+    logging::start(&config.log);
+    serve::until_stopped(config, Compute::Nothing)
 }
 
 fn report(

@@ -8,6 +8,7 @@ use crate::process;
 use crate::repository::{Availability, Indexed, owner};
 use plimsoll_engine::arena::Arena;
 use plimsoll_engine::error::size;
+use plimsoll_engine::model::Compute;
 use serde_json::json;
 use std::io::Write;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use std::sync::Arc;
 pub(super) fn run(arguments: &Check) -> anyhow::Result<()> {
     let config = start::configuration(arguments.start.place.config.as_deref(), &arguments.start.flags())?;
     logging::start(&config.log);
-    let begun = start::start(config)?;
+    let begun = start::start(config, Compute::Planned)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let registry = Arc::clone(&begun.registry);
     runtime.block_on(async {

@@ -3,6 +3,7 @@
 use super::warm::before_ready;
 use super::{logging, start};
 use crate::cli::Start;
+use crate::config::Config;
 use crate::http::{self, App, Budget};
 use crate::load_line::LoadLine;
 use crate::process;
@@ -10,6 +11,7 @@ use crate::repository::watch;
 use crate::schedule::{Begins, Recorder, Scheduler};
 use crate::shutdown;
 use anyhow::Context;
+use plimsoll_engine::model::Compute;
 use plimsoll_engine::slab::What;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -20,10 +22,15 @@ use tokio_util::sync::CancellationToken;
 const BLOCKING_THREADS: usize = 16;
 
 pub(super) fn run(arguments: &Start) -> anyhow::Result<()> {
-    let started = Instant::now();
     let config = start::configuration(arguments.place.config.as_deref(), &arguments.flags())?;
     logging::start(&config.log);
-    let begun = start::start(config)?;
+    until_stopped(config, Compute::Planned)
+}
+
+/// Serves until the process is told to stop.
+pub(super) fn until_stopped(config: Config, compute: Compute) -> anyhow::Result<()> {
+    let started = Instant::now();
+    let begun = start::start(config, compute)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .max_blocking_threads(BLOCKING_THREADS)
         .enable_all()

@@ -12,7 +12,7 @@ use plimsoll_engine::cache::Cache;
 use plimsoll_engine::device::{Binaries, Opened, host_available_bytes};
 use plimsoll_engine::fuse;
 use plimsoll_engine::graph::DataFile;
-use plimsoll_engine::model::Limits;
+use plimsoll_engine::model::{Compute, Limits};
 use plimsoll_engine::slab::Fixed;
 use std::path::Path;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ pub(super) fn configuration(file: Option<&Path>, flags: &config::Flags) -> anyho
 }
 
 /// Draws the lines and opens the repository.
-pub(super) fn start(config: Config) -> anyhow::Result<Started> {
+pub(super) fn start(config: Config, compute: Compute) -> anyhow::Result<Started> {
     let device = device(&config)?;
     let metrics = Metrics::new(device.kind())?;
     let available = available_bytes(&device);
@@ -59,7 +59,7 @@ pub(super) fn start(config: Config) -> anyhow::Result<Started> {
     let defaults = Defaults {
         batching: config.batching.clone(),
         timeout: config.server.request_timeout,
-        limits: Limits { threads: config.device.threads, ..Limits::default() },
+        limits: Limits { threads: config.device.threads, compute, ..Limits::default() },
         cache: config.cache.dir.as_deref().and_then(cache),
     };
     let registry = Registry::open(&config.models, defaults, Arc::clone(&arena), metrics.clone());

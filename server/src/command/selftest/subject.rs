@@ -10,7 +10,7 @@ use crate::repository;
 use anyhow::Context;
 use plimsoll_engine::device::Opened;
 use plimsoll_engine::fuse::Precision;
-use plimsoll_engine::model::{Limits, Model};
+use plimsoll_engine::model::{Compute, Limits, Model};
 use plimsoll_engine::program::{Program, Workspace};
 use plimsoll_engine::tensor::{DType, Shape, Tensor};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -83,7 +83,7 @@ impl Bench {
         }
         let precision = start::precision(self.precision, source, &self.device)?;
         let planned = self.guarded(|bench| {
-            let model = source.load(Limits { precision, ..bench.limits(false) }, &bench.device)?;
+            let model = source.load(Limits { precision, ..bench.limits(Compute::Planned) }, &bench.device)?;
             let program = model.program(reference.program.shapes())?;
             // The second run finds what the first has left in the workspace.
             let mut got = vec![];
@@ -122,14 +122,14 @@ impl Bench {
         })
     }
 
-    fn limits(&self, whole: bool) -> Limits {
-        Limits { threads: self.threads, whole, ..Limits::default() }
+    fn limits(&self, compute: Compute) -> Limits {
+        Limits { threads: self.threads, compute, ..Limits::default() }
     }
 
     /// tract's own plan and what it makes of the inputs; wild values where the model takes them, else tame ones.
     fn reference(&mut self, source: &Source, inputs: Inputs) -> Result<(Ready, Vec<Tensor>), Verdict> {
         let no_reference = |error: anyhow::Error| Verdict::NoReference(format!("{error:#}"));
-        let model = source.load(self.limits(true), &Opened::default()).map_err(no_reference)?;
+        let model = source.load(self.limits(Compute::Whole), &Opened::default()).map_err(no_reference)?;
         let mut last = Verdict::Untried("no inputs".into());
         for values in [Values::WILD, Values::TAME] {
             let inputs = gathered(source, &model, inputs, values)
