@@ -67,7 +67,7 @@ impl Batches {
     pub(super) fn runs(
         &self,
         inputs: &[Tensor],
-        services: &Arc<Services>,
+        services: impl FnOnce() -> Arc<Services>,
         model: &Arc<Model>,
         loader: &Loader,
     ) -> Option<(Arc<Runs>, usize)> {
@@ -81,7 +81,7 @@ impl Batches {
         let known = self.groups().get(&rests).cloned();
         let Some(group) = known else {
             // Many shapes are seen once.
-            self.group(rests, services);
+            self.group(rests, &services());
             return None;
         };
         group.prepare_next(model, loader);

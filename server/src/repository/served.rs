@@ -1,18 +1,18 @@
 //! A model version that is ready: the engine's model, and what the server knows about serving it.
 
 use super::batches::{self, Batches};
+use super::fitting::{check_labels, first_shapes, narrowing};
 use super::loader::Loader;
+use super::meters::Meters;
 use super::registry::Registry;
 use super::stats::Stats;
-use super::{Constant, FoundVersion, ModelSettings, Values};
+use super::{FoundVersion, ModelSettings};
 use crate::config::Batching;
-use crate::metrics::{self, Metrics};
 use crate::schedule::{Class, Runs, Services};
-use ::metrics::{Counter, Histogram};
 use lru::LruCache;
 use plimsoll_engine::cache::Cache;
 use plimsoll_engine::error::Error;
-use plimsoll_engine::import::{self, Dim, Narrowing, Signature};
+use plimsoll_engine::import::{Dim, Signature};
 use plimsoll_engine::model::{Limits, Model, Source};
 use plimsoll_engine::program::Program;
 use plimsoll_engine::slab::Terms;
@@ -67,19 +67,6 @@ pub(super) struct Origin {
     pub(super) found: FoundVersion,
     pub(super) settings: Arc<ModelSettings>,
 }
-
-/// The model version's own series of the metrics, looked up once.
-struct Meters {
-    queue: Histogram,
-    compute: Histogram,
-    total: Histogram,
-    received: Counter,
-    sent: Counter,
-    outcomes: Vec<(&'static str, Counter)>,
-}
-
-/// Outcomes of an inference request, as the label `outcome` names them.
-const OUTCOMES: [&str; 5] = ["success", "invalid", "shed", "expired", "failed"];
 
 impl Served {
     /// Loads a version: import, prepared shapes, everything but the entry in the catalogue. Takes seconds; to be
@@ -176,9 +163,9 @@ impl Served {
     /// As [`Model::program`].
     pub(crate) async fn runs(&self, inputs: &[Tensor]) -> Result<(Arc<Runs>, usize), Error> {
         let shapes: Vec<Shape> = inputs.iter().map(|tensor| tensor.shape().into()).collect();
-        let services = services_of(&self.services, &shapes);
+        let services = || services_of(&self.services, &shapes);
         let batches = self.batches.as_ref();
-        let open = batches.and_then(|batches| batches.runs(inputs, &services, &self.model, &self.loader));
+        let open = batches.and_then(|batches| batches.runs(inputs, services, &self.model, &self.loader));
         if let Some(open) = open {
             return Ok(open);
         }
@@ -190,7 +177,7 @@ impl Served {
             found => found,
         };
         let rows = self.rows_of_shapes(inputs.iter().map(Tensor::shape));
-        Ok((Arc::new(Runs::alone(rows, program?, services)), rows))
+        Ok((Arc::new(Runs::alone(rows, program?, services())), rows))
     }
 
     async fn program(&self, shapes: &[Shape]) -> Result<Arc<Program>, Error> {
@@ -221,19 +208,12 @@ impl Served {
 
     /// Enters a finished request in the metrics.
     pub(crate) fn measured(&self, spent: &super::stats::Spent, received: usize, sent: usize) {
-        self.meters.queue.record(spent.queue);
-        self.meters.compute.record(spent.compute);
-        self.meters.total.record(spent.total);
-        self.meters.received.increment(received as u64);
-        self.meters.sent.increment(sent as u64);
-        self.outcome("success");
+        self.meters.measured(spent, received, sent);
     }
 
-    /// Counts one of [`OUTCOMES`].
+    /// Counts an outcome of a request.
     pub(crate) fn outcome(&self, outcome: &str) {
-        if let Some((_, counter)) = self.meters.outcomes.iter().find(|(name, _)| *name == outcome) {
-            counter.increment(1);
-        }
+        self.meters.outcome(outcome);
     }
 }
 
@@ -250,100 +230,4 @@ fn services_of(known: &Mutex<LruCache<Vec<Shape>, Arc<Services>>>, shapes: &[Sha
 /// The name under which the ledger holds a version's bytes.
 pub(crate) fn owner(model: &str, version: &str) -> String {
     format!("{model}:{version}")
-}
-
-impl Meters {
-    fn new(metrics: &Metrics, name: &str, version: u64) -> Meters {
-        let labels = [("model", name.to_string()), ("version", version.to_string())];
-        let outcomes = OUTCOMES.map(|outcome| {
-            let labels = [labels[0].clone(), labels[1].clone(), ("outcome", outcome.to_string())];
-            (outcome, metrics.counter(&metrics::REQUESTS, &labels))
-        });
-        Meters {
-            queue: metrics.histogram(&metrics::QUEUE_SECONDS, &labels),
-            compute: metrics.histogram(&metrics::COMPUTE_SECONDS, &labels),
-            total: metrics.histogram(&metrics::TOTAL_SECONDS, &labels),
-            received: metrics.counter(&metrics::BYTES_IN, &labels),
-            sent: metrics.counter(&metrics::BYTES_OUT, &labels),
-            outcomes: outcomes.into(),
-        }
-    }
-}
-
-/// What the settings narrow of a model, in the engine's terms.
-pub(crate) fn narrowing(settings: &ModelSettings) -> Narrowing {
-    let constants = settings.constants.iter().map(|(name, value)| (name.clone(), constant(value))).collect();
-    Narrowing { dims: settings.dims.clone(), constants }
-}
-
-fn constant(written: &Constant) -> import::Constant {
-    match &written.values {
-        Values::Bools(values) => import::Constant::Integers(values.iter().map(|&b| i64::from(b)).collect()),
-        Values::Ints(values) => import::Constant::Integers(values.clone()),
-        Values::Floats(values) => import::Constant::Floats(values.clone()),
-        Values::Strings(values) => import::Constant::Text(values.clone()),
-    }
-}
-
-/// Labels name the classes of an output that there is, one for each where their number is fixed.
-fn check_labels(signature: &Signature, settings: &ModelSettings) -> Result<(), Error> {
-    for (name, labels) in &settings.labels {
-        let refused = |reason: String| Error::Setting { setting: format!("labels.`{name}`"), reason };
-        let Some(port) = signature.outputs.iter().find(|port| port.name == *name) else {
-            let names: Vec<&str> = signature.outputs.iter().map(|port| port.name.as_str()).collect();
-            return Err(refused(format!(
-                "the model has no output of that name; it gives {}",
-                names.join(", ")
-            )));
-        };
-        if let Some(Dim::Fixed(classes)) = port.dims.as_ref().and_then(|dims| dims.last())
-            && *classes != labels.len()
-        {
-            return Err(refused(format!(
-                "the output's last axis has {classes} classes, got {} names",
-                labels.len()
-            )));
-        }
-    }
-    Ok(())
-}
-
-/// The shapes to prepare before the model is ready: those of the settings, else the only ones that it takes, else
-/// a batch of one where just the first axis is open.
-fn first_shapes(signature: &Signature, settings: &ModelSettings) -> Result<Vec<Vec<Shape>>, Error> {
-    if settings.prepare.is_empty() {
-        let shapes = signature.inputs.iter().map(|port| {
-            let dims = port.dims.as_ref()?.iter().enumerate().map(|(axis, dim)| match dim {
-                Dim::Fixed(size) => Some(*size),
-                _ if axis == 0 => Some(1),
-                _ => None,
-            });
-            dims.collect::<Option<Shape>>()
-        });
-        return Ok(shapes.collect::<Option<Vec<Shape>>>().into_iter().collect());
-    }
-    settings.prepare.iter().enumerate().map(|(at, set)| named_shapes(signature, at, set)).collect()
-}
-
-fn named_shapes(
-    signature: &Signature,
-    at: usize,
-    set: &BTreeMap<String, Vec<usize>>,
-) -> Result<Vec<Shape>, Error> {
-    let refused = |reason: String| Error::Setting { setting: format!("prepare[{at}]"), reason };
-    let names: Vec<&str> = signature.inputs.iter().map(|port| port.name.as_str()).collect();
-    if let Some(unknown) = set.keys().find(|name| !names.contains(&name.as_str())) {
-        return Err(refused(format!("the model has no input `{unknown}`; it takes {}", names.join(", "))));
-    }
-    let shapes = signature.inputs.iter().map(|port| match (set.get(&port.name), port.fixed_shape()) {
-        (Some(shape), _) => {
-            port.check(port.dtype, shape)?;
-            Ok(Shape::from_slice(shape))
-        }
-        (None, Some(fixed)) => Ok(fixed),
-        (None, None) => {
-            Err(refused(format!("the shape of input `{}` {} is open; name it", port.name, port.shape_text())))
-        }
-    });
-    shapes.collect()
 }
