@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)] // an integration test: clippy sees no `#[cfg(test)]` around its helpers
 
 use plimsoll_engine::arena::Arena;
-use plimsoll_engine::model::{Limits, Model, Source};
+use plimsoll_engine::model::{Compute, Limits, Model, Source};
 use plimsoll_engine::program::Workspace;
 use plimsoll_engine::slab::Terms;
 use plimsoll_engine::tensor::{DType, Shape, Tensor};
@@ -85,11 +85,11 @@ fn check(dir: &temp_dir::TempDir, model: &ModelProto) -> usize {
     let shape = dims(&model.graph.as_ref().unwrap().input[0]);
     let x = Tensor::from_slice(DType::F32, &shape, &numbers(shape.iter().product())).unwrap();
     let mut held = 0;
-    let mut results = [false, true].map(|whole| {
-        let limits = Limits { whole, ..Limits::default() };
+    let mut results = [Compute::Planned, Compute::Whole].map(|compute| {
+        let limits = Limits { compute, ..Limits::default() };
         let model = Model::load(&Source::file(&path), "m", limits, Terms::default(), &arena).unwrap();
         let program = model.program(std::slice::from_ref(&shape)).unwrap();
-        assert_eq!(program.plan().is_some(), !whole, "{:?}", program.unplanned());
+        assert_eq!(program.plan().is_some(), compute == Compute::Planned, "{:?}", program.unplanned());
         held = model.imported_bytes();
         let (mut workspace, mut outputs) = (Workspace::new(1).unwrap(), vec![]);
         program.run(&mut workspace, std::slice::from_ref(&x), &mut outputs).unwrap();

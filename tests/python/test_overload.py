@@ -11,6 +11,7 @@ import nets
 import v2
 from load import Load
 from server import until
+from wire import Raw
 
 ONE = {"x": np.ones(1, np.float32)}
 # Times, on a machine that others use too: a fault fails each of three tries.
@@ -93,6 +94,32 @@ def test_after_an_overload_the_next_request_is_as_fast_as_before(serve, models):
     after = [took(server, "slow")[1] for _ in range(5)]
     assert statistics.median(after) < 2 * before + 0.01, (after, before)
     assert until(lambda: server.metric("plimsoll_pressure") == 0, 5)
+
+
+def test_a_large_request_is_refused_before_it_is_sent(serve, models):
+    nets.rows(models / "slow/model.onnx", 400)
+    server = serve(models, {**LANE, "batching": {"queue_limit": 1}})
+    large = {"x": np.ones((512, 512), np.float32)}
+    body, headers = v2.encode(large)
+    head = [f"{name}: {value}" for name, value in headers.items()]
+    begun = body[: len(body) // 4]
+
+    def asks(connection):
+        return connection.head("/v2/models/slow/infer", f"Content-Length: {len(body)}", *head).send(begun)
+
+    with Raw(server) as connection:
+        answer = asks(connection).send(body[len(begun) :]).answer()
+        assert answer.status == 200, "an idle server waits for the rest"
+    with Load(server, "slow", large, threads=2):
+        until(lambda: server.metric("plimsoll_queued_requests") == 1)
+        with Raw(server) as connection:
+            sent = time.monotonic()
+            answer = asks(connection).answer()
+            assert answer.status == 429 and "queue" in answer.error, answer
+            assert int(answer.headers["Retry-After"]) >= 1
+            assert time.monotonic() - sent < 1
+            assert answer.headers["connection"] == "close", "what is left of it is no other request"
+    assert until(lambda: server.metric("plimsoll_bodies_bytes") == 0)
 
 
 def test_whoever_is_let_in_is_answered_in_time_and_whoever_is_not_knows_at_once(serve, models):

@@ -200,7 +200,7 @@ async fn body(app: &App, request: Request) -> Result<Bytes, ApiError> {
     // An admin's few bytes have the same limits as everyone's.
     const PATIENCE: std::time::Duration = std::time::Duration::from_secs(30);
     let (parts, body) = request.into_parts();
-    Ok(app.budget.receive(&parts, body, Instant::now() + PATIENCE).await?.bytes)
+    Ok(app.budget.receive(&parts, body, Instant::now() + PATIENCE, None).await?.bytes)
 }
 
 pub(crate) async fn openapi() -> Response {

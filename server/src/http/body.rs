@@ -12,6 +12,17 @@ use http_body_util::BodyExt;
 use std::io::{self, Write};
 use std::time::Instant;
 
+/// A look at the first bytes of a body that is still on its way, which may end it.
+pub(crate) struct Early<'a> {
+    /// How many bytes.
+    pub(crate) head: usize,
+    /// Says why the rest is not worth waiting for.
+    pub(crate) look: &'a mut (dyn FnMut(&[u8]) -> Result<(), ApiError> + Send),
+}
+
+/// A rest of so many bytes takes longer than an early look.
+const MUCH: u64 = 64 << 10;
+
 /// A body in memory and its share of the budget, which is given back when this is dropped.
 pub(crate) struct Received {
     /// The body, decompressed.
@@ -23,10 +34,10 @@ pub(crate) struct Received {
 }
 
 impl Budget {
-    /// Reads a body to its end.
+    /// Reads a body to its end. A large one is looked at early: once its head is there and much is still to come.
     ///
     /// # Errors
-    /// 413 before anything is read where the length is declared, else when the limit is passed; 429 when the budget
+    /// What the early look says; 413 before anything is read where the length is declared, else when the limit is passed; 429 when the budget
     /// is spent; 415 for an unknown encoding; 408 when `deadline` passes; 400 when the body breaks off or does not
     /// decompress.
     pub(crate) async fn receive(
@@ -34,6 +45,7 @@ impl Budget {
         parts: &Parts,
         body: Body,
         deadline: Instant,
+        early: Option<Early<'_>>,
     ) -> Result<Received, ApiError> {
         let encoding = Encoding::of(parts)?;
         let declared = declared_length(parts)?;
@@ -42,7 +54,7 @@ impl Budget {
         }
         // Claimed as it arrives: what a client only announces takes no memory, and must not keep others out.
         let mut share = Share::default();
-        let read = self.read(encoding, declared, body, &mut share);
+        let read = self.read(encoding, declared, body, &mut share, early);
         match tokio::time::timeout_at(deadline.into(), read).await {
             Ok(Ok((bytes, wire_bytes))) => Ok(Received { bytes, wire_bytes, share }),
             Ok(Err(error)) => Err(error),
@@ -56,6 +68,7 @@ impl Budget {
         declared: Option<u64>,
         mut body: Body,
         share: &mut Share,
+        mut early: Option<Early<'_>>,
     ) -> Result<(Bytes, usize), ApiError> {
         let mut wire_bytes = 0usize;
         // A body that arrives in one piece is kept as it is, without a copy.
@@ -83,6 +96,18 @@ impl Budget {
                     sink = Some(Sink::Plain(plain));
                 }
                 (Some(sink), _) => self.write(sink, &data, share, wire_bytes)?,
+            }
+            let so_far = match (&first, &sink) {
+                (Some(first), _) => &first[..],
+                (None, Some(Sink::Plain(plain))) => &plain.bytes,
+                _ => continue,
+            };
+            let rest = declared.unwrap_or(0).saturating_sub(wire_bytes as u64);
+            if let Some(head) = early.as_ref().and_then(|early| so_far.get(..early.head))
+                && rest > MUCH
+                && let Some(early) = early.take()
+            {
+                (early.look)(head)?;
             }
         }
         let bytes = match sink {

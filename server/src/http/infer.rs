@@ -1,13 +1,13 @@
 //! `POST /v2/models/{model}[/versions/{version}]/infer`: a request's journey from its body to its answer.
 
 use super::app::{App, Target};
-use super::body::Received;
+use super::body::{Early, Received};
 use super::budget::Share;
 use super::error::ApiError;
-use super::wire::request::{InferRequest, WantedOutput, decode};
+use super::wire::request::{Ahead, InferRequest, WantedOutput, ahead, decode};
 use super::wire::response::{Encoded, InferResponse, Output, encode, text_size};
 use crate::repository::{LoadFailed, Served, Spent};
-use crate::schedule::{Asked, Runs};
+use crate::schedule::{Asked, Look, Runs};
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
@@ -91,7 +91,9 @@ pub(super) async fn answer(
     want: Want,
 ) -> Result<Answered, ApiError> {
     let header_length = header_length(parts)?;
-    let received = app.budget.receive(parts, body, arrived + served.timeout).await?;
+    let mut look = |head: &[u8]| foresee(app, served, head, arrived, want);
+    let early = header_length.map(|head| Early { head, look: &mut look });
+    let received = app.budget.receive(parts, body, arrived + served.timeout, early).await?;
     let wire_bytes = received.wire_bytes;
     // The share of the budget goes with the inputs, which may point into the body, whatever becomes of the caller.
     let Received { bytes, mut share, .. } = received;
@@ -117,7 +119,7 @@ pub(super) async fn answer(
     let (runs, rows) = preparing.await.map_err(|_| ApiError::expired(false))?.map_err(unfit)?;
     let mut held = app.budget.hold(answer_bytes(served, &runs, rows, &wanted), &share)?;
     let decoded = Instant::now();
-    let asked = Asked { runs, rows, want, inputs, _held: Box::new(share), deadline };
+    let asked = Asked { look: Look { runs, rows, want }, inputs, _held: Box::new(share), deadline };
     let done = app.scheduler.submit(served.class(), asked)?.wait().await?;
     let ran = Instant::now();
     held.cover(&app.budget, done.outputs.iter().map(|output| output.size_bytes() as u64).sum())?;
@@ -147,6 +149,18 @@ pub(super) async fn answer(
     };
     let (response, led) = (respond(encoded, held), done.led);
     Ok(Answered { response, spent, rows, led, received: wire_bytes, sent })
+}
+
+/// Whether a request whose tensors are still on their way could be answered in time, as far as is known. What has a fault
+/// or was never run before is waited for.
+///
+/// # Errors
+/// 429 where it would be refused if it were there.
+fn foresee(app: &App, served: &Served, head: &[u8], arrived: Instant, want: Want) -> Result<(), ApiError> {
+    let Some(Ahead { shapes, timeout }) = ahead(head, served.signature()) else { return Ok(()) };
+    let Some((runs, rows)) = served.ready_runs(&shapes) else { return Ok(()) };
+    let deadline = deadline(arrived, served.timeout, timeout);
+    Ok(app.scheduler.foresee(served.class(), &Look { runs, rows, want }, deadline)?)
 }
 
 /// Bytes of the outputs, which a run makes all of, and of the answer that is written from those that are wanted; as far

@@ -10,7 +10,7 @@ use lru::LruCache;
 use plimsoll_engine::error::Error;
 use plimsoll_engine::model::Model;
 use plimsoll_engine::program::Program;
-use plimsoll_engine::tensor::{Shape, Tensor};
+use plimsoll_engine::tensor::Shape;
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -66,7 +66,7 @@ impl Batches {
     /// loader, beside the traffic, once a second request asks.
     pub(super) fn runs(
         &self,
-        inputs: &[Tensor],
+        shapes: &[Shape],
         services: impl FnOnce() -> Arc<Services>,
         model: &Arc<Model>,
         loader: &Loader,
@@ -74,10 +74,7 @@ impl Batches {
         if self.apart.load(Ordering::Relaxed) {
             return None;
         }
-        let (rows, rests) = rows(inputs.iter().map(Tensor::shape))?;
-        if rows == 0 || rows > self.max_batch {
-            return None;
-        }
+        let (rows, rests) = self.rows(shapes)?;
         let known = self.groups().get(&rests).cloned();
         let Some(group) = known else {
             // Many shapes are seen once.
@@ -85,8 +82,20 @@ impl Batches {
             return None;
         };
         group.prepare_next(model, loader);
-        let runs = group.state().runs.clone()?;
-        runs.covering(rows).is_some().then_some((runs, rows))
+        Some((group.open(rows)?, rows))
+    }
+
+    /// As [`Batches::runs`], and leaves everything as it is.
+    pub(super) fn open(&self, shapes: &[Shape]) -> Option<(Arc<Runs>, usize)> {
+        let (rows, rests) = self.rows(shapes)?;
+        let group = self.groups().get(&rests).cloned()?;
+        Some((group.open(rows)?, rows))
+    }
+
+    /// Rows, where they are not too many, and the shapes without them.
+    fn rows(&self, shapes: &[Shape]) -> Option<(usize, Vec<Shape>)> {
+        let found = rows(shapes.iter().map(|shape| shape.as_slice()));
+        found.filter(|(rows, _)| (1..=self.max_batch).contains(rows))
     }
 
     /// Opens the group of these shapes now, if they have rows at all.
@@ -124,6 +133,11 @@ impl Batches {
 }
 
 impl Group {
+    /// The programs, where it is open for so many rows.
+    fn open(&self, rows: usize) -> Option<Arc<Runs>> {
+        self.state().runs.clone().filter(|runs| runs.covering(rows).is_some())
+    }
+
     /// Has the loader prepare the next program, if it is due.
     fn prepare_next(self: &Arc<Self>, model: &Arc<Model>, loader: &Loader) {
         let mut state = self.state();

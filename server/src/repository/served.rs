@@ -165,7 +165,7 @@ impl Served {
         let shapes: Vec<Shape> = inputs.iter().map(|tensor| tensor.shape().into()).collect();
         let services = || services_of(&self.services, &shapes);
         let batches = self.batches.as_ref();
-        let open = batches.and_then(|batches| batches.runs(inputs, services, &self.model, &self.loader));
+        let open = batches.and_then(|batches| batches.runs(&shapes, services, &self.model, &self.loader));
         if let Some(open) = open {
             return Ok(open);
         }
@@ -178,6 +178,16 @@ impl Served {
         };
         let rows = self.rows_of_shapes(inputs.iter().map(Tensor::shape));
         Ok((Arc::new(Runs::alone(rows, program?, services())), rows))
+    }
+
+    /// As [`Served::runs`], from what is ready.
+    pub(crate) fn ready_runs(&self, shapes: &[Shape]) -> Option<(Arc<Runs>, usize)> {
+        if let Some(open) = self.batches.as_ref().and_then(|batches| batches.open(shapes)) {
+            return Some(open);
+        }
+        let program = self.model.ready_program(shapes)?;
+        let rows = self.rows_of_shapes(shapes.iter().map(|shape| shape.as_slice()));
+        Some((Arc::new(Runs::alone(rows, program, services_of(&self.services, shapes))), rows))
     }
 
     async fn program(&self, shapes: &[Shape]) -> Result<Arc<Program>, Error> {

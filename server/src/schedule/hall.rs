@@ -82,6 +82,20 @@ impl<J: Needs, T> Hall<J, T> {
         }
     }
 
+    /// Says whether a job that needs this would be let in.
+    ///
+    /// # Errors
+    /// As [`Hall::enter`].
+    pub(crate) fn foresee(
+        &self,
+        needs: &impl Needs,
+        class: &Arc<Class>,
+        now: Instant,
+        deadline: Instant,
+    ) -> Result<(), Refused> {
+        self.state().desk.foresee(needs, class, now, deadline)
+    }
+
     /// The first jobs for which there is a lane, or `None` when the end has come and nothing waits.
     pub(crate) fn next(&self) -> Option<Turn<J, T>> {
         let mut state = self.state();

@@ -49,18 +49,24 @@ impl Runs {
 
 /// What a caller brings.
 pub(crate) struct Asked {
-    /// What it can be run by.
-    pub(crate) runs: Arc<Runs>,
-    /// Rows of its inputs.
-    pub(crate) rows: usize,
-    /// The lanes that it may have.
-    pub(crate) want: Want,
+    /// What was known of it before its inputs were there.
+    pub(crate) look: Look,
     /// In the signature's order.
     pub(crate) inputs: Vec<Tensor>,
     /// Whatever must live as long as the inputs, such as their share of a budget.
     pub(crate) _held: Box<dyn Send>,
     /// When nobody waits for it any more.
     pub(crate) deadline: Instant,
+}
+
+/// A request that is still on its way.
+pub(crate) struct Look {
+    /// What it could be run by.
+    pub(crate) runs: Arc<Runs>,
+    /// Rows that it brings.
+    pub(crate) rows: usize,
+    /// The lanes that it may have.
+    pub(crate) want: Want,
 }
 
 /// One admitted request.
@@ -70,26 +76,55 @@ pub(super) struct Job {
     pub(super) reply: oneshot::Sender<Result<Done, Failed>>,
 }
 
-impl Needs for Job {
+impl Look {
+    /// What it needs alone.
+    pub(super) fn program(&self) -> Option<&Arc<Program>> {
+        self.runs.covering(self.rows).map(|(_, program)| program)
+    }
+}
+
+impl Needs for Look {
     fn want(&self) -> Want {
-        self.asked.want
+        self.want
     }
 
     fn rows(&self) -> usize {
-        self.asked.rows
+        self.rows
     }
 
     fn group(&self) -> Option<u64> {
-        self.asked.runs.group
+        self.runs.group
     }
 
     fn services(&self) -> &Arc<Services> {
-        &self.asked.runs.services
+        &self.runs.services
     }
 
     fn bucket(&self, at: usize) -> Option<Bucket> {
-        let (rows, program) = self.asked.runs.at(at)?;
+        let (rows, program) = self.runs.at(at)?;
         Some(Bucket { rows: *rows, bytes: program.lane_bytes() as u64 })
+    }
+}
+
+impl Needs for Job {
+    fn want(&self) -> Want {
+        self.asked.look.want()
+    }
+
+    fn rows(&self) -> usize {
+        self.asked.look.rows()
+    }
+
+    fn group(&self) -> Option<u64> {
+        self.asked.look.group()
+    }
+
+    fn services(&self) -> &Arc<Services> {
+        self.asked.look.services()
+    }
+
+    fn bucket(&self, at: usize) -> Option<Bucket> {
+        self.asked.look.bucket(at)
     }
 }
 

@@ -17,7 +17,7 @@ mod worker;
 
 pub(crate) use class::{Admission, Class, Priority};
 pub(crate) use desk::{Bucket, LaneSize, Pressure};
-pub(crate) use job::{Asked, Failed, Runs};
+pub(crate) use job::{Asked, Failed, Look, Runs};
 pub(crate) use recorder::{COLUMNS, Recorder};
 pub(crate) use services::{Services, nanos};
 pub(crate) use worker::{Begins, Scheduler};

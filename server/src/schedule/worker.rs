@@ -1,9 +1,9 @@
 //! The workers: who runs jobs, and how their answers get back.
 
 use super::class::{Admission, Class};
-use super::desk::{Place, Pressure};
+use super::desk::{Place, Pressure, Refused};
 use super::hall::{Entered, Hall, Turn};
-use super::job::{Asked, Done, Failed, Job};
+use super::job::{Asked, Done, Failed, Job, Look};
 use super::recorder::Recorder;
 use plimsoll_engine::error::Error;
 use plimsoll_engine::lane::{Lane, Pool, Want};
@@ -67,11 +67,8 @@ impl Scheduler {
     pub(crate) fn submit(&self, class: &Arc<Class>, asked: Asked) -> Result<Ticket, Admission> {
         let (reply, answer) = oneshot::channel();
         let (entered, deadline) = (Instant::now(), asked.deadline);
-        let program = asked.runs.covering(asked.rows).map(|(_, program)| Arc::clone(program));
-        // What leaves the reserve alone is no request, but a first run of our own.
-        if let (Some(recorder), Want::BurstToo, Some(program)) = (&self.recorder, asked.want, &program) {
-            recorder.note(program.owner(), asked.rows, deadline.saturating_duration_since(entered));
-        }
+        let program = asked.look.program().map(Arc::clone);
+        self.note(&asked.look, deadline.saturating_duration_since(entered));
         let job = Job { asked, entered, reply };
         let hall = Arc::clone(&self.hall);
         let place = match self.hall.enter(job, class, entered, deadline) {
@@ -82,14 +79,41 @@ impl Scheduler {
                 ran.reply();
                 None
             }
-            Err(refused) => {
-                if refused.begins_shedding {
-                    (self.tell)(Begins::Shedding, program.as_ref().map_or("", |program| program.owner()));
-                }
-                return Err(refused.why);
-            }
+            Err(refused) => return Err(self.refuse(refused, program.as_deref())),
         };
         Ok(Ticket { hall, place, deadline, answer })
+    }
+
+    /// Says whether a request that is still on its way would be let in if it came now; one that would be counts nowhere yet.
+    ///
+    /// # Errors
+    /// As [`Scheduler::submit`].
+    pub(crate) fn foresee(
+        &self,
+        class: &Arc<Class>,
+        look: &Look,
+        deadline: Instant,
+    ) -> Result<(), Admission> {
+        let now = Instant::now();
+        self.hall.foresee(look, class, now, deadline).map_err(|refused| {
+            self.note(look, deadline.saturating_duration_since(now));
+            self.refuse(refused, look.program().map(|program| &**program))
+        })
+    }
+
+    /// Has an arrival written down.
+    fn note(&self, look: &Look, timeout: Duration) {
+        // What leaves the reserve alone is no request, but a first run of our own.
+        if let (Some(recorder), Want::BurstToo, Some(program)) = (&self.recorder, look.want, look.program()) {
+            recorder.note(program.owner(), look.rows, timeout);
+        }
+    }
+
+    fn refuse(&self, refused: Refused, program: Option<&Program>) -> Admission {
+        if refused.begins_shedding {
+            (self.tell)(Begins::Shedding, program.map_or("", Program::owner));
+        }
+        refused.why
     }
 
     /// Jobs that wait.
@@ -125,7 +149,9 @@ impl Scheduler {
 fn work(hall: &Workers, tell: &Tell) {
     let mut next = hall.next();
     while let Some(Turn { mut lane, jobs, bucket, begins_burst }) = next {
-        if begins_burst && let Some((_, program)) = jobs.first().and_then(|job| job.asked.runs.at(bucket)) {
+        if begins_burst
+            && let Some((_, program)) = jobs.first().and_then(|job| job.asked.look.runs.at(bucket))
+        {
             tell(Begins::Burst(lane.bytes()), program.owner());
         }
         let ran = run(&mut lane, jobs, bucket);
@@ -161,10 +187,10 @@ fn run(lane: &mut Lane<Workspace>, jobs: Vec<Job>, bucket: usize) -> Ran {
         jobs.into_iter().partition(|job| started < job.asked.deadline);
     let late = |job: Job| (job.reply, Err(Failed::Expired { begun: false }));
     let mut ran = Ran { answers: expired.into_iter().map(late).collect(), took: None };
-    let Some((_, program)) = alive.first().and_then(|first| first.asked.runs.at(bucket)).cloned() else {
+    let Some((_, program)) = alive.first().and_then(|first| first.asked.look.runs.at(bucket)).cloned() else {
         return ran;
     };
-    let rows = alive.iter().map(|job| job.asked.rows).sum();
+    let rows = alive.iter().map(|job| job.asked.look.rows).sum();
     let mut apart = false;
     let results: Vec<Result<Outputs, Failed>> = match together(lane, &alive, &program) {
         Ok(outputs) => {
@@ -182,7 +208,7 @@ fn run(lane: &mut Lane<Workspace>, jobs: Vec<Job>, bucket: usize) -> Ran {
     for (job, answer) in alive.into_iter().zip(results) {
         let Job { asked, entered, reply } = job;
         let led = match apart {
-            true => Some(asked.rows),
+            true => Some(asked.look.rows),
             // Whoever is gone tells nobody.
             false if counted || reply.is_closed() => None,
             false => Some(rows),
@@ -205,7 +231,7 @@ fn together(lane: &mut Lane<Workspace>, jobs: &[Job], program: &Program) -> Resu
 }
 
 fn by_itself(lane: &mut Lane<Workspace>, asked: &Asked) -> Result<Outputs, Failed> {
-    let (_, program) = asked.runs.covering(asked.rows).ok_or(Failed::Lost)?;
+    let program = asked.look.program().ok_or(Failed::Lost)?;
     let outputs = program.run_together(&mut lane.workspace(), &[&asked.inputs]).map_err(Failed::Run);
     outputs?.pop().ok_or(Failed::Lost)
 }

@@ -55,7 +55,7 @@ impl<J: Needs> Desk<J> {
     /// Whether there is a place, and time; how long the job is expected to wait.
     pub(super) fn admit(
         &self,
-        job: &J,
+        job: &impl Needs,
         class: &Arc<Class>,
         now: Instant,
         deadline: Instant,
@@ -77,12 +77,12 @@ impl<J: Needs> Desk<J> {
         Ok(wait)
     }
 
-    fn is_worth_a_try(&self, line: Option<&Line<J>>, job: &J, now: Instant) -> bool {
+    fn is_worth_a_try(&self, line: Option<&Line<J>>, job: &impl Needs, now: Instant) -> bool {
         line.is_none_or(Line::is_idle) && job.services().is_stale(now, STALE)
     }
 
     /// How long the job would wait and run.
-    fn forecast(&self, job: &J, class: &Arc<Class>, now: Instant) -> Result<Forecast, Admission> {
+    fn forecast(&self, job: &impl Needs, class: &Arc<Class>, now: Instant) -> Result<Forecast, Admission> {
         let (_, own) = form::own(job).ok_or(Admission::NoLane)?;
         let fits = |burst| self.lanes.largest(burst) >= own.bytes;
         if self.lanes.has_any() && !fits(false) && (job.want() == Want::Steady || !fits(true)) {
@@ -155,7 +155,7 @@ impl<J: Needs> Desk<J> {
     }
 
     /// Rows that run together at most in a steady lane; its own where that is no lane for the job.
-    fn most_rows(&self, job: &J, own: usize) -> usize {
+    fn most_rows(&self, job: &impl Needs, own: usize) -> usize {
         form::largest(job, self.lanes.largest(false)).map_or(own, |most| most.rows.max(own)).max(1)
     }
 }

@@ -188,6 +188,21 @@ impl<J: Needs> Desk<J> {
         Ok(Entered::Waits((class.model, number)))
     }
 
+    /// Says whether a job that needs this would be let in.
+    ///
+    /// # Errors
+    /// As [`Desk::enter`].
+    pub(crate) fn foresee(
+        &mut self,
+        needs: &impl Needs,
+        class: &Arc<Class>,
+        now: Instant,
+        deadline: Instant,
+    ) -> Result<(), Refused> {
+        let admitted = self.admit(needs, class, now, deadline);
+        admitted.map(drop).map_err(|why| Refused { why, begins_shedding: self.refusals.flash(now) })
+    }
+
     /// The model's line. Where there is none yet, those are forgotten that nothing is to be remembered of.
     fn line(&mut self, class: &Arc<Class>, now: Instant) -> &mut Line<J> {
         if !self.lines.contains_key(&class.model) {

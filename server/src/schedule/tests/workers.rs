@@ -36,7 +36,12 @@ fn digits(rows: &[usize]) -> Arc<Runs> {
 
 fn asked(runs: &Arc<Runs>, inputs: Vec<Tensor>, deadline: Instant) -> Asked {
     let rows = inputs[0].shape()[0];
-    Asked { runs: Arc::clone(runs), rows, want: Want::BurstToo, inputs, _held: Box::new(()), deadline }
+    Asked {
+        look: Look { runs: Arc::clone(runs), rows, want: Want::BurstToo },
+        inputs,
+        _held: Box::new(()),
+        deadline,
+    }
 }
 
 fn class_of_another() -> Class {

@@ -4,6 +4,7 @@
 //! (<https://github.com/triton-inference-server/server/blob/main/docs/protocol/extension_binary_data.md>). The JSON
 //! is read where it lies, without a tree of values; binary numbers stay in the body, which the tensors share.
 
+mod ahead;
 mod binary;
 mod error;
 mod json;
@@ -13,6 +14,7 @@ mod scan;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use ahead::{Ahead, ahead};
 pub(crate) use error::{BadRequest, Field, Problem};
 pub(crate) use parameters::Parameters;
 
@@ -70,11 +72,8 @@ pub(crate) fn decode(
 ) -> Result<InferRequest, BadRequest> {
     let (head, mut tail) = split(&body, header_length)?;
     let text = utf8(head, header_length.is_some())?;
-    let seed = HeadSeed {
-        inputs: Entries { list: "inputs", each: INPUT, limit: signature.inputs.len() + SURPLUS },
-        outputs: Entries { list: "outputs", each: OUTPUT, limit: signature.outputs.len() + SURPLUS },
-    };
-    let head = members::parse(text, seed).map_err(|error| not_json(&error, text, header_length.is_some()))?;
+    let head = members::parse(text, sought(signature))
+        .map_err(|error| not_json(&error, text, header_length.is_some()))?;
     let id = head.id.map(|raw| members::string("id", raw)).transpose().map_err(|p| p.at(Field::Request))?;
     let parameters = Parameters::of_request(head.parameters).map_err(|p| p.at(Field::Request))?;
     let Some(given) = head.inputs else {
@@ -87,6 +86,14 @@ pub(crate) fn decode(
     let wanted = head.outputs.unwrap_or_default();
     let outputs = outputs(&wanted, parameters.binary_data_output, &signature.outputs)?;
     Ok(InferRequest { id: id.map(String::from), inputs, outputs, parameters })
+}
+
+/// What is looked for in a request's JSON.
+fn sought(signature: &Signature) -> HeadSeed<5, 2> {
+    HeadSeed {
+        inputs: Entries { list: "inputs", each: INPUT, limit: signature.inputs.len() + SURPLUS },
+        outputs: Entries { list: "outputs", each: OUTPUT, limit: signature.outputs.len() + SURPLUS },
+    }
 }
 
 /// Parts the JSON from the binary tensors behind it.

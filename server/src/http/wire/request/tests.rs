@@ -135,6 +135,29 @@ fn json_and_binary_inputs_mix_and_binary_ones_share_the_body() {
 }
 
 #[test]
+fn what_is_read_ahead_of_the_tensors_is_what_the_whole_says_and_a_fault_is_left_to_it() {
+    let head = r#"{"parameters": {"timeout": 1500}, "inputs": [
+        {"name": "label", "shape": [1], "datatype": "BYTES", "parameters": {"binary_data_size": 8}},
+        {"name": "image", "shape": [1, 3], "datatype": "FP32", "parameters": {"binary_data_size": 12}}]}"#;
+    let before = ahead(head.as_bytes(), &signature()).unwrap();
+    assert_eq!(before.shapes, [Shape::from_slice(&[1, 3]), Shape::from_slice(&[1])]);
+    assert_eq!(before.timeout, Some(Duration::from_micros(1500)));
+    let faults = [
+        head[..head.len() - 1].to_owned(),
+        head.replace("label", "lable"),
+        head.replace("[1, 3]", "[1, 4]"),
+        head.replace("FP32", "FP64"),
+        head.replace(r#""shape": [1],"#, ""),
+        head.replace("1500", "-1"),
+        format!(r#"{{"inputs": [{LABEL}]}}"#),
+        "{}".to_owned(),
+    ];
+    for fault in faults {
+        assert!(ahead(fault.as_bytes(), &signature()).is_none(), "{fault}");
+    }
+}
+
+#[test]
 fn nested_and_flat_data_are_the_same_tensor() {
     for (shape, flat, nested) in [
         ("[2, 3]", "[1, 2, 3, 4, 5, 6]", "[[1, 2, 3], [4, 5, 6]]"),
