@@ -32,7 +32,7 @@ def simulated(folder, *arguments, timeout=120):
 
 
 def test_what_was_said_of_runs_decides_latency_and_lanes(here):
-    (here / "plimsoll.toml").write_text(toml({"lanes": {"steady": 2}, "memory": {"reserve": "0%"}}))
+    (here / "plimsoll.toml").write_text(toml({"lanes": {"steady": lanes}, "memory": {"reserve": "0%"}}))
     every = ["--rate", "double=100", "--arrivals", "even", "--seconds", "10", "--overhead", "1ms"]
     document = simulated(here, *every, "--service", "double=1:10")
     (model,) = document["models"]
@@ -197,9 +197,13 @@ def quantile(times, part):
     return times[round((len(times) - 1) * part)]
 
 
-def test_the_simulation_is_near_a_real_run(tmp_path):
+@pytest.mark.parametrize("lanes", [1, 2])
+def test_the_simulation_is_near_a_real_run(tmp_path, lanes):
     """Within 15 % is the aim. A run counts for it if nobody else was at work: they used little of the processors, and
-    services took the same before and after. Whoever was at work, a median that is three times the other is a fault."""
+    services took the same before and after. Whoever was at work, a median that is three times the other is a fault.
+
+    Of two cores, one lane leaves the other to the connections and the client. Two lanes share theirs with both, which
+    the simulation does not know of: there the aim is missed."""
     nets.slow(tmp_path / "models/slow.onnx", 4)
     config = {
         "lanes": {"steady": 2},
@@ -207,17 +211,17 @@ def test_the_simulation_is_near_a_real_run(tmp_path):
         "log": {"arrivals": "arrivals.csv"},
     }
     told, quiet = [], []
-    for attempt in range(2):
+    for attempt in range(3):
         with Server(tmp_path / f"server{attempt}", tmp_path / "models", config) as server:
-            before = service(simulated(server.folder, "--rate", "slow=50", "--seconds", "1", "--measure", "2"), 2)
+            before = service(simulated(server.folder, "--rate", "slow=50", "--seconds", "1", "--measure", "2"), lanes)
             real, used, begun = Open(server, "slow", ONE), used_seconds(server), time.monotonic()
-            latencies = real.play(list(waves(0.6 * 2000 / before, 15, attempt)))
+            latencies = real.play(list(waves(0.6 * lanes * 1000 / before, 15, attempt)))
             everyone, ours = used_seconds(server) - used
             others = (everyone - ours) / (time.monotonic() - begun)
         document = simulated(server.folder, "--trace", "arrivals.csv", "--measure", "4")
         (model,) = document["models"]
         figures = {
-            "services": (before, service(document, 2)),
+            "services": (before, service(document, lanes)),
             "cores of others": round(others, 2),
             "answered": (real.statuses, model["answered"]),
             "p50": (quantile(latencies, 0.5), model["latency_ms"]["p50"]),
@@ -233,4 +237,5 @@ def test_the_simulation_is_near_a_real_run(tmp_path):
     assert any(1 / 3 <= ratio <= 3 for ratio in ratios), told
     if not quiet:
         pytest.skip(f"others were at work on this machine: {told}")
+    assert lanes > 1, f"more than 15 % from a real run on a quiet machine: {quiet}"
     pytest.xfail(f"15 % are missed so far: SPECIFICATION.md, a simulation against a real run; {quiet}")
