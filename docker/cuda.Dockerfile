@@ -1,5 +1,5 @@
 # syntax=docker/dockerfile:1
-# Plimsoll on a desktop's or server's NVIDIA GPU: the binary and its kernels; no toolkit, since the driver comes with the
+# Plimsoll on an NVIDIA GPU of a desktop or server: the binary and its kernels; no toolkit, since the driver comes with the
 # machine. README.md beside this file says how to build and run it.
 
 # 13 needs a driver from 580 on, 12 one from 525 on.
@@ -24,19 +24,21 @@ RUN touch engine/src/lib.rs server/src/main.rs \
     && cargo build --release --locked \
     && strip target/release/plimsoll
 
-# NVIDIA's run-time compiler, of the newest release of each major version: what it makes runs on every driver of it.
+# NVIDIA's run-time compiler, of the newest release of each major version: what it makes runs on every driver of it. The
+# architectures are those of A100 and A30, RTX 30, RTX 40 and L4, H100 and H200, RTX 50.
 FROM python:3.13-slim-bookworm AS nvrtc-12
 RUN pip install --no-cache-dir --no-deps --target /nvrtc nvidia-cuda-nvrtc-cu12==12.9.86 \
     && ln -s /nvrtc/nvidia/*/lib /nvrtc/lib
+# Not sm_120: this compiler spills there. RTX 50 takes CUDA=13.
+ENV ARCHITECTURES="sm_80 sm_86 sm_89 sm_90"
 
 FROM python:3.13-slim-bookworm AS nvrtc-13
 RUN pip install --no-cache-dir --no-deps --target /nvrtc nvidia-cuda-nvrtc==13.5.37 \
     && ln -s /nvrtc/nvidia/*/lib /nvrtc/lib
+ENV ARCHITECTURES="sm_80 sm_86 sm_89 sm_90 sm_120"
 
 # hadolint ignore=DL3006 # a stage of this file
 FROM nvrtc-${CUDA} AS kernels
-# Ampere (A100; RTX 30), Ada (RTX 40), Hopper (H100) and Blackwell (RTX 50).
-ARG ARCHITECTURES="sm_80 sm_86 sm_89 sm_90 sm_120"
 COPY --from=build /plimsoll/target/release/plimsoll /usr/bin/
 ENV LD_LIBRARY_PATH=/nvrtc/lib
 RUN mkdir /cache \
