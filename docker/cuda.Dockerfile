@@ -1,6 +1,6 @@
 # syntax=docker/dockerfile:1
-# Plimsoll on an NVIDIA GPU of a desktop or server: the binary and its kernels; no toolkit, since the driver comes with the
-# machine. README.md beside this file says how to build and run it.
+# Plimsoll on an NVIDIA GPU of a desktop or server: the binary and its kernels; no toolkit, since the driver comes with
+# the machine. README.md beside this file says how to build and run it.
 
 # 13 needs a driver from 580 on, 12 one from 525 on.
 ARG CUDA=13

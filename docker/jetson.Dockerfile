@@ -54,7 +54,7 @@ ARG JETPACK
 ARG VERSION=0.1.0
 ARG REVISION=unknown
 LABEL org.opencontainers.image.title="Plimsoll" \
-    org.opencontainers.image.description="An edge inference server with a load line, on NVIDIA Jetson (JetPack ${JETPACK})" \
+    org.opencontainers.image.description="An edge inference server with a load line, on Jetson (JetPack ${JETPACK})" \
     org.opencontainers.image.source="https://github.com/plimsoll-server/plimsoll" \
     org.opencontainers.image.licenses="MIT OR Apache-2.0" \
     org.opencontainers.image.version="${VERSION}" \

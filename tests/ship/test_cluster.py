@@ -49,7 +49,8 @@ def test_kubernetes_knows_every_field(name, version):
 @pytest.mark.parametrize("name", MANIFESTS)
 def test_names_and_labels_lead_to_each_other(name):
     kind = kinds(name)
-    deployment, labels = kind["Deployment"], kind["Deployment"]["spec"]["template"]["metadata"]["labels"]
+    deployment = kind["Deployment"]
+    labels = deployment["spec"]["template"]["metadata"]["labels"]
     assert deployment["spec"]["selector"]["matchLabels"].items() <= labels.items()
     for selector in (kinds("plimsoll.yaml")["Service"]["spec"]["selector"], monitored()):
         assert selector.items() <= labels.items()
@@ -61,7 +62,7 @@ def test_names_and_labels_lead_to_each_other(name):
         spec = kind["HorizontalPodAutoscaler"]["spec"]
         assert spec["scaleTargetRef"]["name"] == deployment["metadata"]["name"] and "replicas" not in deployment["spec"]
         assert spec["minReplicas"] > kind["PodDisruptionBudget"]["spec"]["minAvailable"]
-        (rule,) = yaml.safe_load((CLUSTER / "prometheus-adapter.yaml").read_text())["rules"]["custom"]
+        (rule,) = documents("prometheus-adapter.yaml")[0]["rules"]["custom"]
         assert spec["metrics"][0]["pods"]["metric"]["name"] == rule["name"]["as"]
 
 
@@ -101,7 +102,7 @@ def test_memory_asked_for_is_the_ceiling_and_the_limit_lies_above(name, tmp_path
     request, limit = (bytes_of(resources[which]["memory"]) for which in ("requests", "limits"))
     lines = checked(tmp_path, config.replace('kind = "cuda"', 'kind = "cpu"'))
     if "nvidia.com/gpu" in resources["limits"]:
-        # The ceiling is of the GPU's memory. Of the host's there are program, bodies and headroom, and the driver's own.
+        # The ceiling is of the GPU's memory; of the host's there are program, bodies, headroom and the driver's own.
         host = lines["process_bytes"] + lines["bodies_bytes"] + lines["headroom_bytes"] + (256 << 20)
         assert host <= request == limit
     else:
@@ -176,8 +177,9 @@ def test_the_prometheus_operator_takes_the_monitor(tmp_path):
     wrong = copy.deepcopy(monitor)
     wrong["spec"]["endpoints"][0]["interval"] = 5
     script = """
-        import { ServiceMonitor } from "@kubernetes-models/prometheus-operator/monitoring.coreos.com/v1/ServiceMonitor";
-        for (const one of ONES) try { new ServiceMonitor(one).validate(); console.log("good") } catch { console.log("bad") }
-    """.replace("ONES", json.dumps([monitor, wrong]))
+        import { ServiceMonitor } from "OPERATOR/monitoring.coreos.com/v1/ServiceMonitor";
+        for (const one of ONES)
+            try { new ServiceMonitor(one).validate(); console.log("good") } catch { console.log("bad") }
+    """.replace("OPERATOR", OPERATOR.rsplit("@", 1)[0]).replace("ONES", json.dumps([monitor, wrong]))
     done = subprocess.run(["node", "--input-type=module"], input=script, capture_output=True, text=True, cwd=tmp_path)
     assert done.stdout.split() == ["good", "bad"], done.stderr
