@@ -1,42 +1,22 @@
-"""Manifests for a cluster: valid by the schemas of those who read them, and in agreement about memory.
+"""Manifests for Kubernetes: valid by the schemas of those who read them, and in agreement about memory.
 
-No cluster is needed. Kubernetes' schemas come from PyPI; KServe's types from its SDK there, whose code is read and not
-run; the Prometheus operator's from npm.
+No cluster is needed. Kubernetes' schemas come from PyPI, the Prometheus operator's from npm.
 """
 
-import ast
 import copy
 import json
 import re
 import shutil
 import subprocess
-import sys
-import zipfile
 
 import kubernetes_validate
 import pytest
-import yaml
 from images import Image
-from server import MODELS, ROOT, clean_environment, run
+from manifests import KUBERNETES, bytes_of, checked, documents, kinds
+from server import clean_environment
 
-CLUSTER = ROOT / "cluster"
-KUBERNETES = ("1.31", "1.37")
 MANIFESTS = ("plimsoll.yaml", "plimsoll-gpu.yaml")
-KSERVE, OPERATOR = "kserve==0.21.0", "@kubernetes-models/prometheus-operator@6.0.0"
-UNITS = {"": 1, "Mi": 1 << 20, "Gi": 1 << 30, "MiB": 1 << 20, "GiB": 1 << 30}
-
-
-def documents(name):
-    return list(yaml.safe_load_all((CLUSTER / name).read_text()))
-
-
-def kinds(name):
-    return {document["kind"]: document for document in documents(name)}
-
-
-def bytes_of(text):
-    number, unit = re.fullmatch(r"(\d+)(\w*)", text).groups()
-    return int(number) * UNITS[unit]
+OPERATOR = "@kubernetes-models/prometheus-operator@6.0.0"
 
 
 @pytest.mark.parametrize("version", KUBERNETES)
@@ -66,6 +46,14 @@ def test_names_and_labels_lead_to_each_other(name):
         assert spec["metrics"][0]["pods"]["metric"]["name"] == rule["name"]["as"]
 
 
+def test_no_deployment_selects_anothers_pods():
+    for own in MANIFESTS:
+        selector = kinds(own)["Deployment"]["spec"]["selector"]["matchLabels"]
+        for other in set(MANIFESTS) - {own}:
+            labels = kinds(other)["Deployment"]["spec"]["template"]["metadata"]["labels"]
+            assert not selector.items() <= labels.items(), (own, other)
+
+
 def monitored():
     (monitor,) = documents("servicemonitor.yaml")
     service = kinds("plimsoll.yaml")["Service"]
@@ -86,14 +74,6 @@ def test_a_pod_is_what_the_image_is(name):
     assert stage.pairs("ENV")["PLIMSOLL_CONFIG"] in places and stage.pairs("ENV")["PLIMSOLL_CACHE__DIR"] in places
 
 
-def checked(tmp_path, config=None, env=None):
-    """What `plimsoll check` says of a configuration, on the CPU."""
-    (tmp_path / "plimsoll.toml").write_text(config or "")
-    done = run("check", "--json", "--models", MODELS, "--device", "cpu", cwd=tmp_path, env=env)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
-
-
 @pytest.mark.parametrize("name", MANIFESTS)
 def test_memory_asked_for_is_the_ceiling_and_the_limit_lies_above(name, tmp_path):
     kind = kinds(name)
@@ -112,62 +92,6 @@ def test_memory_asked_for_is_the_ceiling_and_the_limit_lies_above(name, tmp_path
     assert kind["Deployment"]["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] > grace
 
 
-def test_kserve_sets_the_ceiling_from_the_memory_that_is_asked_for(tmp_path):
-    (runtime,) = documents("kserve/runtime.yaml")
-    (service,) = documents("kserve/digits.yaml")
-    (container,) = runtime["spec"]["containers"]
-    env = {entry["name"]: entry for entry in container["env"]}
-    source = env["PLIMSOLL_MEMORY__CEILING"]["valueFrom"]["resourceFieldRef"]
-    assert source == {"containerName": container["name"], "resource": "requests.memory"}
-    for resources in (container["resources"], service["spec"]["predictor"]["model"]["resources"]):
-        request, limit = (bytes_of(resources[which]["memory"]) for which in ("requests", "limits"))
-        # Kubernetes writes a resource as a plain number of bytes.
-        assert checked(tmp_path, env={"PLIMSOLL_MEMORY__CEILING": str(request)})["ceiling_bytes"] == request < limit
-    format = {"name": service["spec"]["predictor"]["model"]["modelFormat"]["name"], "version": "1"}
-    assert any(format.items() <= known.items() for known in runtime["spec"]["supportedModelFormats"])
-
-
-def test_the_pod_that_kserve_makes_of_the_runtime_is_valid():
-    spec = copy.deepcopy(documents("kserve/runtime.yaml")[0]["spec"])
-    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "digits"}}
-    pod["spec"] = {"containers": spec["containers"], "volumes": spec["volumes"]}
-    for version in KUBERNETES:
-        kubernetes_validate.validate(pod, version, strict=True)
-
-
-@pytest.fixture(scope="module")
-def sdk(tmp_path_factory):
-    """The code of KServe's SDK: name of a type → its fields as they are written in YAML, and their types."""
-    folder = tmp_path_factory.mktemp("kserve")
-    pip = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
-    subprocess.run([*pip, f"--dest={folder}", KSERVE], check=True)
-    (wheel,) = folder.glob("*.whl")
-
-    def fields(name):
-        file = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", re.sub(r"^V1(alpha|beta)1", r"v1\g<1>1_", name)).lower()
-        source = zipfile.ZipFile(wheel).read(f"kserve/models/{file}.py").decode()
-        (body,) = (node.body for node in ast.parse(source).body if isinstance(node, ast.ClassDef))
-        tables = {node.targets[0].id: ast.literal_eval(node.value) for node in body if isinstance(node, ast.Assign)}
-        return {key: tables["openapi_types"][field] for field, key in tables["attribute_map"].items()}
-
-    return fields
-
-
-@pytest.mark.parametrize("file, name", [("runtime", "V1alpha1ServingRuntime"), ("digits", "V1beta1InferenceService")])
-def test_kserve_knows_every_field(sdk, file, name):
-    def compare(value, name):
-        own, many = re.fullmatch(r"(list\[)?(V1(?:alpha|beta)1\w+)\]?", name), isinstance(value, list)
-        if own:
-            known = sdk(own[2])
-            for one in value if many else [value]:
-                assert one.keys() <= known.keys(), (own[2], one.keys() - known.keys())
-                for key, below in one.items():
-                    compare(below, known[key])
-
-    (document,) = documents(f"kserve/{file}.yaml")
-    compare(document, name)
-
-
 def test_the_prometheus_operator_takes_the_monitor(tmp_path):
     if shutil.which("npm") is None:
         pytest.skip("skipped: there is no npm, which has the operator's schema")
@@ -183,3 +107,20 @@ def test_the_prometheus_operator_takes_the_monitor(tmp_path):
     """.replace("OPERATOR", OPERATOR.rsplit("@", 1)[0]).replace("ONES", json.dumps([monitor, wrong]))
     done = subprocess.run(["node", "--input-type=module"], input=script, capture_output=True, text=True, cwd=tmp_path)
     assert done.stdout.split() == ["good", "bad"], done.stderr
+
+
+def test_the_patch_with_the_token_fits_the_deployment_and_the_server(tmp_path):
+    (patch,) = documents("admin-token.yaml")
+    pod = patch["spec"]["template"]["spec"]
+    deployment = copy.deepcopy(kinds("plimsoll.yaml")["Deployment"])
+    whole = deployment["spec"]["template"]["spec"]
+    (own,), (added,) = whole["containers"], pod["containers"]
+    assert own["name"] == added["name"]
+    own["env"] = added["env"]
+    own["volumeMounts"] += added["volumeMounts"]
+    whole["volumes"] += pod["volumes"]
+    kubernetes_validate.validate(deployment, KUBERNETES[-1], strict=True)
+    (tmp_path / "token").write_text("a-token-of-some-length\n")
+    (variable,) = added["env"]
+    assert variable["value"].startswith(added["volumeMounts"][0]["mountPath"])
+    assert checked(tmp_path, env={variable["name"]: str(tmp_path / "token")})["ceiling_bytes"]
