@@ -24,7 +24,7 @@ RUN touch engine/src/lib.rs server/src/main.rs \
     && cargo build --release --locked \
     && strip target/release/plimsoll
 
-# NVIDIA's run-time compiler, no newer than CUDA in JetPack, and the architectures of its devices.
+# NVIDIA's run-time compiler as JetPack 6.1 and 7.0 have it, and the architectures of the devices.
 FROM python:3.13-slim-bookworm AS nvrtc-6
 RUN pip install --no-cache-dir --no-deps --target /nvrtc nvidia-cuda-nvrtc-cu12==12.6.85 \
     && ln -s /nvrtc/nvidia/*/lib /nvrtc/lib

@@ -121,7 +121,8 @@ class Image:
                     shutil.copytree(KERNELS, target)
                 elif source == "/cache":
                     target.mkdir()
-                    os.chown(target, *map(int, copy.owner.split(":")))
+                    if os.geteuid() == 0:
+                        os.chown(target, *map(int, copy.owner.split(":")))
                 else:
                     target.mkdir(parents=True, exist_ok=True)
                     shutil.copy(source, target)
