@@ -67,7 +67,7 @@ class Container(Server):
         enter = ["sh", "-c", ENTER, "enter", root, self.user]
         with open(self.log_path, "wb") as log:
             self.process = subprocess.Popen(
-                ["unshare", "--mount", "--pid", "--ipc", "--uts", "--fork", *enter, *command],
+                ["unshare", "--mount", "--pid", "--ipc", "--uts", "--kill-child", *enter, *command],
                 env={"PATH": os.environ["PATH"]} | env, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
             )  # fmt: skip
 
