@@ -1,5 +1,6 @@
 """The systemd units, without a systemd that runs: its own checks of them, and the binary under what they promise it."""
 
+import contextlib
 import os
 import pathlib
 import re
@@ -79,6 +80,10 @@ def system_calls(group):
     return {call for word in words for call in (system_calls(word) if word.startswith("@") else {word})}
 
 
+def started(command, tmp_path, **more):
+    return subprocess.Popen(command, cwd=tmp_path, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **more)
+
+
 @tool("systemd-analyze")
 @tool("strace")
 def test_it_makes_only_system_calls_that_the_sandbox_allows(tmp_path, free_port):
@@ -88,7 +93,7 @@ def test_it_makes_only_system_calls_that_the_sandbox_allows(tmp_path, free_port)
     trace = tmp_path / "trace"
     traced = ["strace", "-f", "-qq", "-o", trace, BIN, *READY, "--listen", f"127.0.0.1:{free_port}"]
     environment = clean_environment({"PLIMSOLL_CACHE__DIR": str(tmp_path / "cache")})
-    process = subprocess.Popen(list(map(str, traced)), cwd=tmp_path, env=environment, stderr=subprocess.DEVNULL)
+    process = started(list(map(str, traced)), tmp_path, env=environment, start_new_session=True)
     try:
         until(lambda: run("curl", "-sf", f"http://127.0.0.1:{free_port}/v2/health/ready")[0] == 0, 60)
         body = f"@{MODELS / 'digits/one.json'}"
@@ -97,17 +102,15 @@ def test_it_makes_only_system_calls_that_the_sandbox_allows(tmp_path, free_port)
         os.kill(int(inside), signal.SIGTERM)
         assert process.wait(30) == 0
     finally:
-        process.kill()
+        # What is traced outlives strace.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
     text = trace.read_text(errors="replace")
     made = set(re.findall(r"^\d+ +(\w+)\(", text, re.MULTILINE))
     # The first call starts the program, which systemd does before the filter is in place.
     assert made - calls - {"execve"} == set()
     # MemoryDenyWriteExecute: no memory that can be written and run.
     assert not re.search(r"PROT_WRITE\|PROT_EXEC", text)
-
-
-def started(command, tmp_path, **more):
-    return subprocess.Popen(command, cwd=tmp_path, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **more)
 
 
 def test_it_tells_systemd_when_it_is_ready_and_when_it_stops(tmp_path):
