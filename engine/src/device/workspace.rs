@@ -15,6 +15,12 @@ pub(crate) trait Lane: Any + Send {
     /// # Errors
     /// The lane's workspace is smaller, or the system does not give more.
     fn at_least(&mut self, bytes: usize) -> Result<(), Error>;
+
+    /// Overwrites all of its memory with `byte`.
+    ///
+    /// # Errors
+    /// The device's.
+    fn fill(&mut self, byte: u8) -> Result<(), Error>;
 }
 
 /// Memory and threads of one lane.
@@ -32,6 +38,15 @@ impl Workspace {
     /// The threads cannot be started.
     pub fn new(threads: usize) -> Result<Workspace, Error> {
         Opened::default().workspace(threads)
+    }
+
+    /// Overwrites its memory with `byte`: what a run leaves behind, be it NaN (0xff everywhere) or zeros, must not show in the
+    /// next one's outputs.
+    ///
+    /// # Errors
+    /// The device's.
+    pub fn fill(&mut self, byte: u8) -> Result<(), Error> {
+        self.lane.fill(byte)
     }
 
     /// What a device has made, with threads for the host.

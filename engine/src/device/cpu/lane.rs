@@ -61,4 +61,9 @@ impl Lane for CpuLane {
         self.block = Block::new(bytes)?;
         Ok(())
     }
+
+    fn fill(&mut self, byte: u8) -> Result<(), Error> {
+        self.block.bytes_mut().fill(byte);
+        Ok(())
+    }
 }

@@ -169,6 +169,15 @@ impl Lane for CudaLane {
         let taken = DeviceMemory::take(context, upload, extent.bytes).map_err(|_| Error::Memory { bytes })?;
         self.settle(Arc::new(taken), extent)
     }
+
+    fn fill(&mut self, byte: u8) -> Result<(), Error> {
+        self.shared.context.enter()?;
+        // SAFETY: the workspace is the lane's, behind what is its own, and no run is under way in it.
+        let filled =
+            unsafe { result::memset_d8_async(self.first, byte, self.bytes as usize, self.stream.raw()) };
+        filled.map_err(failure)?;
+        self.stream.wait()
+    }
 }
 
 impl Drop for CudaLane {
