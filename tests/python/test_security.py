@@ -1,6 +1,7 @@
-"""What must not be had from outside: files of the machine."""
+"""Who may change what is served, and what must not be had from outside."""
 
 import os
+import re
 import threading
 import time
 
@@ -9,16 +10,100 @@ import pytest
 
 import nets
 import v2
-from server import run
+from server import Server, run, until
 from test_cli import ended
 
 ROW = {"x": np.ones((1, 4), np.float32)}
+LOAD, UNLOAD = "/v2/repository/models/double/load", "/v2/repository/models/double/unload"
 
 
 @pytest.fixture
 def models(tmp_path):
     nets.times(tmp_path / "models/double.onnx", 2)
     return tmp_path / "models"
+
+
+def secret(file, text):
+    """A file that its owner alone may read, put in the place of what was there."""
+    beside = file.with_suffix(".new")
+    beside.write_text(text)
+    beside.chmod(0o600)
+    beside.rename(file)
+    return str(file)
+
+
+def bearer(token):
+    return {"Authorization": f"Bearer {token}"}
+
+
+# Who may change what is served.
+
+
+def test_the_token_is_asked_for_where_something_changes_and_nowhere_else(serve, models, tmp_path):
+    server = serve(models, {"server": {"admin_token_file": secret(tmp_path / "token", "open sesame\n")}})
+    for path in (LOAD, UNLOAD):
+        answer = server.post(path)
+        assert answer.status == 401 and "needs the admin token" in answer.error, answer
+        answer = server.post(path, headers=bearer("open"))
+        assert answer.status == 401 and "is not the admin token" in answer.error, answer
+        assert server.get("/v2/models/double/ready").status == 200
+    assert v2.try_infer(server, "double", ROW).status == 200
+    for path in ("/v2", "/v2/memory", "/metrics", "/v2/models/double", "/v2/models/double/stats"):
+        assert server.get(path).status == 200
+    assert server.post("/v2/repository/index").status == 200
+    assert server.post(UNLOAD, headers=bearer("open sesame")).status == 200
+    assert server.post(LOAD, headers=bearer("open sesame")).status == 200
+
+
+def test_another_token_in_the_file_is_the_one_that_counts_and_no_file_lets_nobody_in(serve, models, tmp_path):
+    file = tmp_path / "token"
+    config = {"server": {"admin_token_file": secret(file, "the-first-one")}, "log": {"level": "debug"}}
+    server = serve(models, config)
+    status = lambda token: server.post(LOAD, headers=bearer(token)).status
+    assert (status("the-first-one"), status("the-second-one")) == (200, 401)
+    secret(file, "the-second-one")
+    until(lambda: status("the-second-one") == 200, 3)
+    assert status("the-first-one") == 401
+    file.unlink()
+    until(lambda: status("the-second-one") == 403, 3)
+    answer = server.post(LOAD, headers=bearer("the-second-one"))
+    assert answer.status == 403 and "shut" in answer.error and "admin_token_file" in answer.error, answer
+    secret(file, "the-third-one")
+    until(lambda: status("the-third-one") == 200, 3)
+    assert "-one" not in server.log().replace("the-first-one.", ""), "a token is never logged"
+
+
+@pytest.mark.parametrize("what", ["missing", "empty", "two lines"])
+def test_a_file_without_a_token_ends_the_start(models, tmp_path, what):
+    file = tmp_path / "token"
+    if what != "missing":
+        secret(file, " \n" if what == "empty" else "a\nb\n")
+    (tmp_path / "plimsoll.toml").write_text(f'[server]\nlisten = "127.0.0.1:0"\nadmin_token_file = "{file}"\n')
+    for command in ("serve", "check"):
+        done = ended(run(command, cwd=tmp_path), 1)
+        told = {"missing": "No such file", "empty": "it is empty", "two lines": "more than one line"}[what]
+        assert str(file) in done.stderr and "admin_token_file" in done.stderr and told in done.stderr, done.stderr
+
+
+def test_a_token_that_everyone_may_read_is_a_warning(serve, models, tmp_path):
+    file = tmp_path / "token"
+    file.write_text("open sesame")
+    file.chmod(0o644)
+    log = serve(models, {"server": {"admin_token_file": str(file)}}).log()
+    assert re.search(r"WARN.*every user.*server\.admin_token_file.*", log), log
+
+
+@pytest.mark.parametrize("guarded", [False, True])
+def test_admin_calls_that_other_machines_may_make_are_a_warning(models, tmp_path, guarded):
+    config = {"listen": "0.0.0.0:0"}
+    if guarded:
+        config["admin_token_file"] = secret(tmp_path / "token", "open sesame")
+    server = Server(tmp_path / "server", models, {"server": config})
+    try:
+        until(lambda: "ready models=1" in server.log(), 20)
+        assert ("set server.admin_token_file" in server.log()) != guarded, server.log()
+    finally:
+        server.stop()
 
 
 # Files that are no model's.

@@ -60,13 +60,22 @@ async fn serve(begun: start::Started, started: Instant) -> anyhow::Result<()> {
         metrics,
         budget: Budget::new(budget.as_u64(), max_body.as_u64()),
         readiness: Default::default(),
-        admin_token,
+        admin_token: admin_token.clone(),
         started,
     });
     app.registry.set_warm(before_ready(&app));
     app.arena.ready();
     describe(&app);
-    tracing::info!(address = %listener.local_addr()?, "listening");
+    let address = listener.local_addr()?;
+    tracing::info!(%address, "listening");
+    if admin_token.is_none() && !address.ip().is_loopback() {
+        tracing::warn!(
+            "other machines reach this port, and whoever does may load and unload models: set server.admin_token_file"
+        );
+    }
+    if let Some(token) = admin_token {
+        tokio::spawn(http::follow(move || token.look(), stop.clone()));
+    }
     tokio::spawn(load_wanted(Arc::clone(&app), started));
     tokio::spawn(upkeep(Arc::clone(&app)));
     if let Some(every) = config.models.watch {

@@ -29,7 +29,8 @@ pub(crate) struct Server {
     /// How long a shutdown waits for requests in flight. Default 30 s.
     #[serde(deserialize_with = "values::duration")]
     pub(crate) shutdown_grace: Duration,
-    /// File whose trimmed content is the bearer token of admin calls. Default none: they are open.
+    /// File whose trimmed content is the bearer token of admin calls; read again when it changes. Default none: they are
+    /// open.
     #[serde(deserialize_with = "values::path")]
     pub(crate) admin_token_file: Option<PathBuf>,
 }

@@ -12,6 +12,9 @@ mod budget;
 /// Reading a body within its limits.
 mod body;
 
+/// Who is let in.
+mod door;
+
 /// What every handler works with.
 mod app;
 
@@ -41,6 +44,7 @@ mod listen;
 
 pub(crate) use app::App;
 pub(crate) use budget::Budget;
+pub(crate) use door::{AdminToken, follow};
 pub(crate) use listen::serve;
 pub(crate) use memory::Memory;
 pub(crate) use rehearse::rehearse;
