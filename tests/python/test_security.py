@@ -1,7 +1,8 @@
-"""Who may change what is served, and what must not be had from outside."""
+"""The door: who may change what is served, and clients that take their time or all the places."""
 
 import os
 import re
+import socket
 import threading
 import time
 
@@ -12,9 +13,12 @@ import nets
 import v2
 from server import Server, run, until
 from test_cli import ended
+from wire import Raw
 
 ROW = {"x": np.ones((1, 4), np.float32)}
+ONE = {"x": np.array([1], np.float32)}
 LOAD, UNLOAD = "/v2/repository/models/double/load", "/v2/repository/models/double/unload"
+INFER = "/v2/models/double/infer"
 
 
 @pytest.fixture
@@ -175,3 +179,125 @@ def test_a_link_that_takes_a_files_place_during_a_load_is_never_followed_out(ser
         swapping.join()
     # Whatever lies there at that moment: a load of the file itself is a good one.
     assert server.load("plus").status == 200 and loaded < 150, loaded
+
+
+# Clients that take their time, or all the places.
+
+
+def closed_after(raw, send=b"", every=None):
+    """Seconds until the server closes, sending a byte every so often."""
+    begun = time.monotonic()
+    raw.socket.settimeout(every)
+    while time.monotonic() - begun < 10:
+        try:
+            if not raw.socket.recv(65536):
+                break
+        except TimeoutError:
+            try:
+                raw.send(send)
+            except OSError:
+                break
+        except ConnectionResetError:
+            break
+    return time.monotonic() - begun
+
+
+def test_a_head_that_trickles_in_is_cut_off_and_silence_is_allowed_for_longer(serve, models):
+    server = serve(models, {"server": {"header_timeout": "500ms", "idle_timeout": "2s"}})
+    with Raw(server) as slow:
+        slow.send(b"GET /v2 HTTP/1.1\r\nhost: ")
+        assert 0.4 < closed_after(slow, b"a", every=0.1) < 1.2
+    with Raw(server) as silent:
+        assert 1.8 < closed_after(silent, every=5) < 3
+    with Raw(server) as idle:
+        for _ in range(4):
+            time.sleep(0.8)
+            assert idle.head("/v2", method="GET").answer().status == 200, "each answer begins the silence anew"
+        # A second head is held to the same as the first.
+        idle.send(b"GET /v2 HTTP/1.1\r\nhost: ")
+        assert 0.4 < closed_after(idle, b"a", every=0.1) < 1.2
+
+
+def test_a_body_may_take_longer_than_a_head(serve, models):
+    server = serve(models, {"server": {"header_timeout": "300ms", "idle_timeout": "300ms"}})
+    body, headers = v2.encode(ROW)
+    with Raw(server) as slow:
+        slow.head(INFER, *(f"{name}: {value}" for name, value in headers.items()), f"Content-Length: {len(body)}")
+        for at in range(len(body)):
+            slow.send(body[at : at + 1])
+            time.sleep(1.0 / len(body))
+        assert slow.answer().status == 200
+
+
+def test_a_head_over_the_limit_is_431(serve, models):
+    server = serve(models, {"server": {"max_header": "4KiB"}})
+    with Raw(server) as raw:
+        assert raw.head("/v2", "x: " + "a" * 3000, method="GET").answer().status == 200
+    with Raw(server) as raw:
+        raw.head("/v2", "x: " + "a" * 5000, method="GET")
+        assert raw.end().startswith(b"HTTP/1.1 431 ")
+    with Raw(server) as raw:
+        raw.head("/v2", *(f"x{at}: a" for at in range(200)), method="GET")
+        assert raw.end().startswith(b"HTTP/1.1 431 ")
+
+
+def test_an_answer_that_is_not_taken_is_dropped_and_its_memory_is_free(serve, tmp_path):
+    side = 1400  # 7.5 MiB an answer
+    nets.outer(tmp_path / "models/outer.onnx", side)
+    config = {"server": {"send_timeout": "1s", "max_body": "1MiB", "body_budget": "20MiB"}, "lanes": {"workspace": "16MiB"}}
+    server = serve(tmp_path / "models", config)
+    body, headers = v2.encode({"x": np.ones((side, 1), np.float32)})
+    lines = [f"{name}: {value}" for name, value in headers.items()] + [f"Content-Length: {len(body)}"]
+    with socket.socket() as lazy:
+        lazy.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        lazy.connect(("127.0.0.1", server.port))
+        lazy.sendall("\r\n".join(["POST /v2/models/outer/infer HTTP/1.1", "host: it", *lines, "", ""]).encode() + body)
+        until(lambda: server.metric("plimsoll_bodies_bytes") > 7 << 20)
+        begun = time.monotonic()
+        until(lambda: server.metric("plimsoll_bodies_bytes") == 0, 5)
+        assert time.monotonic() - begun < 3
+
+
+def test_for_one_connection_too_many_the_one_that_was_idle_longest_is_closed(serve, models):
+    server = serve(models, {"server": {"max_connections": 4}})
+    asked = lambda raw: raw.head("/v2", method="GET").answer().status
+    with Raw(server) as oldest, Raw(server) as second, Raw(server) as third, Raw(server) as fourth:
+        for raw in (oldest, second, third, fourth):
+            assert asked(raw) == 200
+            time.sleep(0.05)
+        assert asked(oldest) == 200, "now the second is the one that has been idle longest"
+        begun = time.monotonic()
+        with Raw(server) as fifth:
+            assert asked(fifth) == 200
+            assert time.monotonic() - begun < 3
+            assert second.end() == b""
+            assert [asked(raw) for raw in (oldest, third, fourth)] == [200] * 3, "and no other"
+            until(lambda: server.log().count("server.max_connections") == 1)
+
+
+def test_where_no_connection_is_idle_the_next_waits(serve, models):
+    nets.slow(models / "slow.onnx", 500)
+    server = serve(models, {"server": {"max_connections": 2}, "lanes": {"steady": 2}})
+    body, headers = v2.encode(ONE)
+    lines = [f"{name}: {value}" for name, value in headers.items()] + [f"Content-Length: {len(body)}"]
+    with Raw(server) as one, Raw(server) as other:
+        for raw in (one, other):
+            raw.head("/v2/models/slow/infer", *lines).send(body)
+        time.sleep(0.2)
+        assert server.get("/v2/health/live").status == 200, "it is answered in its turn"
+        assert one.answer().status == other.answer().status == 200
+
+
+def test_connections_that_say_nothing_keep_nobody_out(serve, models):
+    server = serve(models, {"server": {"max_connections": 64}})
+    silent = [socket.create_connection(("127.0.0.1", server.port), 20) for _ in range(200)]
+    try:
+        begun = time.monotonic()
+        for _ in range(5):
+            assert v2.try_infer(server, "double", ROW, timeout=30).status == 200
+        took = time.monotonic() - begun
+        assert took < 20, f"{took:.1f} s"
+        assert server.metric("plimsoll_connections") <= 64
+    finally:
+        for one in silent:
+            one.close()

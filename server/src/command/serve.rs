@@ -3,7 +3,8 @@
 use super::warm::before_ready;
 use super::{logging, start};
 use crate::cli::Start;
-use crate::http::{self, App, Budget};
+use crate::config::Server;
+use crate::http::{self, App, Budget, Connections, Door, Pace};
 use crate::load_line::LoadLine;
 use crate::process;
 use crate::repository::watch;
@@ -60,6 +61,7 @@ async fn serve(begun: start::Started, started: Instant) -> anyhow::Result<()> {
         metrics,
         budget: Budget::new(budget.as_u64(), max_body.as_u64()),
         readiness: Default::default(),
+        connections: Connections::new(config.server.max_connections),
         admin_token: admin_token.clone(),
         started,
     });
@@ -83,10 +85,17 @@ async fn serve(begun: start::Started, started: Instant) -> anyhow::Result<()> {
     }
     tokio::spawn(turn_away(Arc::clone(&app), stop.clone()));
     let grace = config.server.shutdown_grace;
-    http::serve(listener, http::router(Arc::clone(&app)), stop, shutdown::lead(grace), grace).await?;
+    let door = Door { listener, connections: Arc::clone(&app.connections), pace: pace(&config.server) };
+    http::serve(door, http::router(Arc::clone(&app)), stop, shutdown::lead(grace), grace).await?;
     app.scheduler.finish();
     tracing::info!("stopped");
     Ok(())
+}
+
+fn pace(server: &Server) -> Pace {
+    let Server { header_timeout, idle_timeout, send_timeout, .. } = *server;
+    let max_header = usize::try_from(server.max_header.as_u64()).unwrap_or(usize::MAX);
+    Pace { max_header, header_timeout, idle_timeout, send_timeout }
 }
 
 /// Loads what the configuration wants, then says ready. A model that cannot be loaded does not keep the others

@@ -1,7 +1,7 @@
 //! What every handler works with, and the parts of a request that many of them read.
 
 use super::budget::Budget;
-use super::door::{AdminToken, Verdict};
+use super::door::{AdminToken, Connections, Verdict};
 use super::error::ApiError;
 use crate::load_line::LoadLine;
 use crate::metrics::Metrics;
@@ -24,6 +24,7 @@ pub(crate) struct App {
     pub(crate) metrics: Metrics,
     pub(crate) budget: Budget,
     pub(crate) readiness: Readiness,
+    pub(crate) connections: Arc<Connections>,
     /// What an admin call must bring; `None` lets everyone.
     pub(crate) admin_token: Option<Arc<AdminToken>>,
     pub(crate) started: Instant,

@@ -39,13 +39,16 @@ mod rehearse;
 /// Every route, once.
 mod routes;
 
-/// Connections.
+/// One connection.
+mod connection;
+
+/// The listener.
 mod listen;
 
 pub(crate) use app::App;
 pub(crate) use budget::Budget;
-pub(crate) use door::{AdminToken, follow};
-pub(crate) use listen::serve;
+pub(crate) use door::{AdminToken, Connections, follow};
+pub(crate) use listen::{Door, Pace, serve};
 pub(crate) use memory::Memory;
 pub(crate) use rehearse::rehearse;
 pub(crate) use routes::router;

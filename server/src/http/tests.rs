@@ -1,7 +1,7 @@
 //! The router called as axum's own examples do: requests in, answers out, no socket.
 
 use super::error::ApiError;
-use super::{AdminToken, App, Budget, rehearse, router};
+use super::{AdminToken, App, Budget, Connections, rehearse, router};
 use crate::config::{Batching, Load, Models};
 use crate::load_line::LoadLine;
 use crate::metrics::{self, Metrics};
@@ -67,6 +67,7 @@ fn server_under(ceiling: u64, load: Load) -> Server {
         metrics,
         budget: Budget::new(1 << 20, 1 << 19),
         readiness: Default::default(),
+        connections: Connections::new(1),
         admin_token: None,
         started: Instant::now(),
     };

@@ -1,10 +1,23 @@
-//! The door: what an admin call must show.
+//! The door: who may connect, how long each step may take, and what an admin call must show.
+
+/// Connections that are open, and which of them leaves when there are too many.
+mod connections;
+
+/// A stream whose other end must keep moving.
+mod paced;
 
 /// The token of admin calls.
 mod token;
 
+/// Requests that a connection has begun and finished.
+mod underway;
+
 /// Files that are read again when they change.
 mod watched;
 
+pub(crate) use connections::Connections;
+pub(super) use connections::Place;
+pub(super) use paced::Paced;
 pub(crate) use token::{AdminToken, Verdict};
+pub(super) use underway::Underway;
 pub(crate) use watched::follow;
