@@ -1,8 +1,11 @@
-"""The door: who may change what is served, and clients that take their time or all the places."""
+"""The door: who may change what is served, TLS, and clients that take their time or all the places."""
 
+import http.client
 import os
 import re
 import socket
+import ssl
+import subprocess
 import threading
 import time
 
@@ -108,6 +111,139 @@ def test_admin_calls_that_other_machines_may_make_are_a_warning(models, tmp_path
         assert ("set server.admin_token_file" in server.log()) != guarded, server.log()
     finally:
         server.stop()
+
+
+# TLS.
+
+
+def certificate(folder, name):
+    """A certificate for 127.0.0.1 that signs itself, and its key."""
+    cert, key = folder / f"{name}.crt", folder / f"{name}.key"
+    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    command += ["-subj", f"/CN={name}", "-addext", "subjectAltName=IP:127.0.0.1", "-days", "2"]
+    subprocess.run([*command, "-keyout", key, "-out", cert], check=True, capture_output=True)
+    return cert.read_text(), key.read_text()
+
+
+class TlsServer(Server):
+    """Asked over TLS by a client that trusts `trusted` alone."""
+
+    def connect(self, timeout=60):
+        context = ssl.create_default_context(cafile=self.trusted)
+        return http.client.HTTPSConnection("127.0.0.1", self.port, timeout=timeout, context=context)
+
+    def shown(self):
+        """The certificate that a new connection is shown."""
+        return ssl.get_server_certificate(("127.0.0.1", self.port)).strip()
+
+
+@pytest.fixture
+def tls(models, tmp_path):
+    cert, key = certificate(tmp_path, "first")
+    secret(tmp_path / "tls.crt", cert)
+    secret(tmp_path / "tls.key", key)
+    keys = {"tls_cert": str(tmp_path / "tls.crt"), "tls_key": str(tmp_path / "tls.key"), "header_timeout": "1s"}
+    server = TlsServer(tmp_path / "server", models, {"server": keys})
+    server.trusted = str(tmp_path / "first.crt")
+    with server:
+        yield server
+
+
+def test_a_client_that_trusts_the_certificate_is_served_over_tls(tls):
+    assert (v2.infer(tls, "double", ROW)["y"] == 2).all()
+    for version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3):
+        context = ssl.create_default_context(cafile=tls.trusted)
+        context.minimum_version = context.maximum_version = version
+        context.set_alpn_protocols(["h2", "http/1.1"])
+        with socket.create_connection(("127.0.0.1", tls.port), 10) as plain:
+            with context.wrap_socket(plain, server_hostname="127.0.0.1") as stream:
+                assert stream.selected_alpn_protocol() == "http/1.1"
+                stream.sendall(b"GET /v2/health/live HTTP/1.1\r\nhost: it\r\nconnection: close\r\n\r\n")
+                assert stream.recv(4096).startswith(b"HTTP/1.1 200")
+
+
+def test_large_bodies_and_answers_pass_through_tls(tls):
+    x = np.random.default_rng(3).normal(size=(50_000, 4)).astype(np.float32)
+    connection = tls.connect()
+    for _ in range(3):
+        np.testing.assert_array_equal(v2.infer(tls, "double", {"x": x}, connection=connection)["y"], 2 * x)
+
+
+def test_a_renewed_certificate_is_shown_to_new_connections_and_open_ones_stay(tls, tmp_path):
+    first, (second, key) = tls.shown(), certificate(tmp_path, "second")
+    connection = tls.connect()
+    assert tls.request("GET", "/v2", connection=connection).status == 200
+    own = connection.sock.getsockname()
+    # The certificate first and the key later, as some tools do: nothing is shown that has no key.
+    secret(tmp_path / "tls.crt", second)
+    time.sleep(0.7)
+    assert tls.shown() == first
+    secret(tmp_path / "tls.key", key)
+    until(lambda: tls.shown() == second.strip(), 6)
+    assert tls.request("GET", "/v2", connection=connection).status == 200
+    assert connection.sock.getsockname() == own, "it is still the same connection"
+
+
+def test_files_that_are_no_certificate_leave_the_old_one(tls, tmp_path):
+    first = tls.shown()
+    secret(tmp_path / "tls.crt", "no certificate")
+    until(lambda: "the certificate stays what it was" in tls.log(), 6)
+    time.sleep(2.5)
+    assert tls.log().count("the certificate stays what it was") == 1, "told once"
+    assert tls.shown() == first and tls.get("/v2").status == 200
+
+
+def test_clients_that_speak_no_tls_or_never_finish_the_handshake_are_let_go(tls):
+    with Raw(tls) as plain:
+        plain.head("/v2", method="GET")
+        assert b"HTTP" not in plain.end()
+    for begun in (b"", b"\x16\x03\x01"):
+        with Raw(tls) as slow:
+            slow.send(begun)
+            at = time.monotonic()
+            try:
+                slow.end()
+            except ConnectionResetError:
+                pass
+            assert time.monotonic() - at < 3
+    assert tls.get("/v2/health/ready").status == 200
+
+
+def test_a_stop_under_tls_answers_what_is_in_flight(models, tmp_path):
+    nets.slow(models / "slow.onnx", 300)
+    cert, key = certificate(tmp_path, "first")
+    keys = {"tls_cert": secret(tmp_path / "tls.crt", cert), "tls_key": secret(tmp_path / "tls.key", key)}
+    server = TlsServer(tmp_path / "server", models, {"server": keys})
+    server.trusted = str(tmp_path / "first.crt")
+    server.start()
+    answers = []
+    asking = threading.Thread(target=lambda: answers.append(v2.try_infer(server, "slow", ONE)))
+    asking.start()
+    until(lambda: server.metric("plimsoll_bodies_bytes") > 0)
+    server.stop()
+    asking.join()
+    assert [answer.status for answer in answers] == [200]
+
+
+WRONG = {
+    "a certificate that is not there": ({"tls_cert": "absent.crt"}, ["absent.crt", "server.tls_cert", "No such file"]),
+    "a certificate that is none": ({"tls_cert": "b.key"}, ["b.key", "holds no certificate"]),
+    "a key that is none": ({"tls_key": "a.crt"}, ["a.crt", "holds no private key"]),
+    "another's key": ({"tls_key": "b.key"}, ["tls_cert and server.tls_key do not go together"]),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_tls_that_cannot_work_ends_the_start(models, tmp_path, what):
+    certificate(tmp_path, "a")
+    certificate(tmp_path, "b")
+    keys, told = WRONG[what]
+    keys = {"tls_cert": "a.crt", "tls_key": "a.key"} | keys
+    lines = [f'{key} = "{file}"' for key, file in keys.items()]
+    (tmp_path / "plimsoll.toml").write_text("\n".join(["[server]", 'listen = "127.0.0.1:0"', *lines]))
+    for command in ("serve", "check"):
+        done = ended(run(command, cwd=tmp_path), 1)
+        assert all(part in done.stderr for part in told), done.stderr
 
 
 # Files that are no model's.

@@ -34,7 +34,7 @@ pub(super) fn run(arguments: &Start) -> anyhow::Result<()> {
 }
 
 async fn serve(begun: start::Started, started: Instant) -> anyhow::Result<()> {
-    let start::Started { config, arena, registry, metrics, admin_token } = begun;
+    let start::Started { config, arena, registry, metrics, admin_token, tls } = begun;
     let lanes = arena.lanes().cloned().context("no lanes")?;
     let account = arena.ledger().account();
     let (max_body, budget) = config.server.bodies(bytesize::ByteSize(account.fixed.ceiling));
@@ -69,14 +69,19 @@ async fn serve(begun: start::Started, started: Instant) -> anyhow::Result<()> {
     app.arena.ready();
     describe(&app);
     let address = listener.local_addr()?;
-    tracing::info!(%address, "listening");
+    tracing::info!(%address, tls = tls.is_some(), "listening");
     if admin_token.is_none() && !address.ip().is_loopback() {
         tracing::warn!(
             "other machines reach this port, and whoever does may load and unload models: set server.admin_token_file"
         );
     }
-    if let Some(token) = admin_token {
-        tokio::spawn(http::follow(move || token.look(), stop.clone()));
+    if admin_token.is_some() || tls.is_some() {
+        let (token, tls) = (admin_token, tls.clone());
+        let look = move || {
+            token.iter().for_each(|token| token.look());
+            tls.iter().for_each(|tls| tls.look());
+        };
+        tokio::spawn(http::follow(look, stop.clone()));
     }
     tokio::spawn(load_wanted(Arc::clone(&app), started));
     tokio::spawn(upkeep(Arc::clone(&app)));
@@ -85,7 +90,7 @@ async fn serve(begun: start::Started, started: Instant) -> anyhow::Result<()> {
     }
     tokio::spawn(turn_away(Arc::clone(&app), stop.clone()));
     let grace = config.server.shutdown_grace;
-    let door = Door { listener, connections: Arc::clone(&app.connections), pace: pace(&config.server) };
+    let door = Door { listener, tls, connections: Arc::clone(&app.connections), pace: pace(&config.server) };
     http::serve(door, http::router(Arc::clone(&app)), stop, shutdown::lead(grace), grace).await?;
     app.scheduler.finish();
     tracing::info!("stopped");

@@ -3,7 +3,7 @@
 use super::Usage;
 use super::model::Source;
 use crate::config::{self, Config, Kind, Server, Workspace};
-use crate::http::AdminToken;
+use crate::http::{AdminToken, Tls};
 use crate::metrics::Metrics;
 use crate::process;
 use crate::repository::{Defaults, Precision, Registry};
@@ -26,6 +26,8 @@ pub(super) struct Started {
     pub(super) metrics: Metrics,
     /// What an admin call must bring.
     pub(super) admin_token: Option<Arc<AdminToken>>,
+    /// What clients speak, where it is not plain HTTP.
+    pub(super) tls: Option<Arc<Tls>>,
 }
 
 /// The configuration that these arguments, the file and the environment make.
@@ -35,7 +37,7 @@ pub(super) fn configuration(file: Option<&Path>, flags: &config::Flags) -> anyho
 
 /// Draws the lines and opens the repository.
 pub(super) fn start(config: Config) -> anyhow::Result<Started> {
-    let admin_token = admin_token(&config.server)?;
+    let (admin_token, tls) = (admin_token(&config.server)?, tls(&config.server)?);
     let device = device(&config)?;
     let metrics = Metrics::new(device.kind())?;
     let available = available_bytes(&device);
@@ -68,7 +70,7 @@ pub(super) fn start(config: Config) -> anyhow::Result<Started> {
     let root = config.models.path.display();
     let registry =
         registry.with_context(|| format!("the model folder {root} (models.path) cannot be read"))?;
-    Ok(Started { config, arena, registry, metrics, admin_token })
+    Ok(Started { config, arena, registry, metrics, admin_token, tls })
 }
 
 /// Opens the cache; without it a start takes longer, and nothing else is amiss.
@@ -132,6 +134,12 @@ fn admin_token(server: &Server) -> anyhow::Result<Option<Arc<AdminToken>>> {
     let token = AdminToken::open(file);
     let token = token.with_context(|| format!("no token in {} (server.admin_token_file)", file.display()))?;
     Ok(Some(Arc::new(token)))
+}
+
+/// TLS with the certificate that the configuration names.
+fn tls(server: &Server) -> anyhow::Result<Option<Arc<Tls>>> {
+    let (Some(cert), Some(key)) = (&server.tls_cert, &server.tls_key) else { return Ok(None) };
+    Ok(Some(Arc::new(Tls::open(cert, key)?)))
 }
 
 /// Bytes that can be had of the device; where the system does not tell, the default ceiling is taken at its word.

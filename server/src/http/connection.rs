@@ -1,6 +1,6 @@
-//! One connection: requests, end.
+//! One connection: handshake, requests, end.
 
-use super::door::{Paced, Place, Underway};
+use super::door::{Paced, Place, Tls, Underway};
 use super::listen::Pace;
 use axum::Router;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -20,6 +20,7 @@ const IDLE: Duration = Duration::from_millis(250);
 #[derive(Clone)]
 pub(super) struct Serving {
     pub(super) router: Router,
+    pub(super) tls: Option<Arc<Tls>>,
     pub(super) pace: Pace,
     /// Cancelled when idle connections are to end.
     pub(super) closing: CancellationToken,
@@ -32,7 +33,13 @@ pub(super) async fn connection(stream: TcpStream, underway: Arc<Underway>, place
     let _ = stream.set_nodelay(true);
     let Pace { header_timeout, send_timeout, .. } = serving.pace;
     let stream = Paced::new(stream, Arc::clone(&underway), header_timeout, send_timeout);
-    requests(stream, underway, serving).await;
+    let Some(tls) = &serving.tls else { return requests(stream, underway, serving).await };
+    match tokio::time::timeout(header_timeout, tls.acceptor().accept(stream)).await {
+        Ok(Ok(stream)) => requests(stream, underway, serving).await,
+        // A client that speaks no TLS, or distrusts the certificate, is its own business.
+        Ok(Err(error)) => tracing::debug!(%error, "no TLS connection came about"),
+        Err(_) => tracing::debug!("a TLS handshake took too long"),
+    }
 }
 
 async fn requests(stream: impl AsyncRead + AsyncWrite + Unpin, underway: Arc<Underway>, serving: Serving) {

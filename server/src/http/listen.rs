@@ -1,7 +1,7 @@
 //! The listener: connections are accepted here, as many as there may be, and let go of without losing a request.
 
 use super::connection::{Serving, connection};
-use super::door::{Connections, Underway};
+use super::door::{Connections, Tls, Underway};
 use axum::Router;
 use std::io;
 use std::sync::Arc;
@@ -13,6 +13,8 @@ use tokio_util::task::TaskTracker;
 /// Where connections come in, and what they are held to.
 pub(crate) struct Door {
     pub(crate) listener: TcpListener,
+    /// `None` where clients speak plain HTTP.
+    pub(crate) tls: Option<Arc<Tls>>,
     pub(crate) connections: Arc<Connections>,
     pub(crate) pace: Pace,
 }
@@ -22,7 +24,7 @@ pub(crate) struct Door {
 pub(crate) struct Pace {
     /// Largest head of a request, in bytes.
     pub(crate) max_header: usize,
-    /// From the first byte of a head to its last.
+    /// From the first byte of a head to its last, and for a TLS handshake.
     pub(crate) header_timeout: Duration,
     /// Longest silence between two requests.
     pub(crate) idle_timeout: Duration,
@@ -41,10 +43,10 @@ pub(crate) async fn serve(
     lead: Duration,
     grace: Duration,
 ) -> io::Result<()> {
-    let Door { listener, connections, pace } = door;
+    let Door { listener, tls, connections, pace } = door;
     let tasks = TaskTracker::new();
     let closing = CancellationToken::new();
-    let serving = Serving { router, pace, closing: closing.clone() };
+    let serving = Serving { router, tls, pace, closing: closing.clone() };
     let take = |stream: TcpStream| {
         let underway = Underway::new();
         let place = connections.enter(Arc::clone(&underway));

@@ -198,6 +198,10 @@ fn values_that_contradict_each_other_are_refused_with_both() {
              the budget must hold a body of full size and the answer to it",
         ),
         (
+            "[server]\ntls_key = \"key.pem\"",
+            "server.tls_key is set and server.tls_cert is not: TLS needs the certificate and its key",
+        ),
+        (
             "[batching]\nmax_delay = \"30s\"",
             "batching.max_delay (30s) is not below server.request_timeout (30s): \
              a request would time out while it waits for company",

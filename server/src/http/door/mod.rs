@@ -6,6 +6,9 @@ mod connections;
 /// A stream whose other end must keep moving.
 mod paced;
 
+/// TLS, with a certificate that can be replaced.
+mod tls;
+
 /// The token of admin calls.
 mod token;
 
@@ -18,6 +21,7 @@ mod watched;
 pub(crate) use connections::Connections;
 pub(super) use connections::Place;
 pub(super) use paced::Paced;
+pub(crate) use tls::Tls;
 pub(crate) use token::{AdminToken, Verdict};
 pub(super) use underway::Underway;
 pub(crate) use watched::follow;
