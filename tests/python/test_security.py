@@ -209,6 +209,14 @@ def test_clients_that_speak_no_tls_or_never_finish_the_handshake_are_let_go(tls)
     assert tls.get("/v2/health/ready").status == 200
 
 
+def test_health_asks_over_tls_where_the_configuration_says_so(tls, tmp_path):
+    listen = {"PLIMSOLL_SERVER__LISTEN": tls.address}
+    ended(run("health", "--config", tls.folder / "plimsoll.toml", cwd=tmp_path, env=listen), 0)
+    ended(run("health", "--url", f"https://127.0.0.1:{tls.port}", cwd=tmp_path), 0)
+    ended(run("memory", "--url", f"https://127.0.0.1:{tls.port}", cwd=tmp_path), 0)
+    assert "not ready" in ended(run("health", "--url", tls.url, cwd=tmp_path), 1).stderr
+
+
 def test_a_stop_under_tls_answers_what_is_in_flight(models, tmp_path):
     nets.slow(models / "slow.onnx", 300)
     cert, key = certificate(tmp_path, "first")
