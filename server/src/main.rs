@@ -29,6 +29,9 @@ mod repository;
 /// The protocol over HTTP.
 mod http;
 
+/// What a service manager gives and is told.
+mod systemd;
+
 /// The end of the process.
 mod shutdown;
 

@@ -76,9 +76,10 @@ def read_answer(response):
 
 
 class Server:
-    """One process. `config` maps sections of plimsoll.toml to keys, over those of `BASE`."""
+    """One process. `config` maps sections of plimsoll.toml to keys, over those of `BASE`; `before` is a command that
+    starts it, with these file descriptors."""
 
-    def __init__(self, folder, models, config=None, arguments=(), env=None):
+    def __init__(self, folder, models, config=None, arguments=(), env=None, before=(), fds=()):
         self.folder = pathlib.Path(folder)
         self.folder.mkdir(parents=True, exist_ok=True)
         sections = {section: dict(keys) for section, keys in BASE.items()}
@@ -90,7 +91,7 @@ class Server:
         with open(self.log_path, "ab") as log:
             self.log_from = log.tell()
             self.process = subprocess.Popen(
-                [str(BIN), "serve", *map(str, arguments)],
+                [*before, str(BIN), "serve", *map(str, arguments)], pass_fds=fds,
                 cwd=self.folder, env=clean_environment(env), stdin=subprocess.DEVNULL, stdout=log, stderr=log,
             )  # fmt: skip
 

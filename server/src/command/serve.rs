@@ -10,6 +10,7 @@ use crate::process;
 use crate::repository::watch;
 use crate::schedule::{Begins, Recorder, Scheduler};
 use crate::shutdown;
+use crate::systemd;
 use anyhow::Context;
 use plimsoll_engine::slab::What;
 use std::sync::Arc;
@@ -39,9 +40,7 @@ async fn serve(begun: start::Started, started: Instant) -> anyhow::Result<()> {
     let account = arena.ledger().account();
     let (max_body, budget) = config.server.bodies(bytesize::ByteSize(account.fixed.ceiling));
     let stop = shutdown::on_signal()?;
-    let listener = TcpListener::bind(config.server.listen)
-        .await
-        .with_context(|| format!("cannot listen on {} (server.listen)", config.server.listen))?;
+    let listener = listen(&config.server).await?;
     let recorded = Arc::clone(&arena);
     let tell = move |begins, owner: &str| match begins {
         Begins::Burst(bytes) => recorded.record(What::Burst, owner, bytes),
@@ -97,6 +96,18 @@ async fn serve(begun: start::Started, started: Instant) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// The socket that a service manager has passed, else one of our own.
+async fn listen(server: &Server) -> anyhow::Result<TcpListener> {
+    let passed = systemd::passed_listener()
+        .context("the service manager passed no listening TCP socket (LISTEN_FDS)")?;
+    match passed {
+        Some(passed) => Ok(TcpListener::from_std(passed)?),
+        None => TcpListener::bind(server.listen)
+            .await
+            .with_context(|| format!("cannot listen on {} (server.listen)", server.listen)),
+    }
+}
+
 fn pace(server: &Server) -> Pace {
     let Server { header_timeout, idle_timeout, send_timeout, .. } = *server;
     let max_header = usize::try_from(server.max_header.as_u64()).unwrap_or(usize::MAX);
@@ -110,10 +121,14 @@ async fn load_wanted(app: Arc<App>, started: Instant) {
         tracing::error!(model = name, "models.load names it, and the folder has no such model");
     }
     for name in app.registry.wanted() {
+        systemd::starting(&format!("loading {name}"));
         let _ = app.registry.load(&name).await;
     }
     app.readiness.ready();
     let models = app.registry.ready().len();
+    if app.readiness.is_ready() {
+        systemd::ready(&format!("ready; models loaded: {models}"));
+    }
     tracing::info!(models, took = ?started.elapsed(), "ready");
 }
 
@@ -121,6 +136,7 @@ async fn load_wanted(app: Arc<App>, started: Instant) {
 async fn turn_away(app: Arc<App>, stop: CancellationToken) {
     stop.cancelled().await;
     app.readiness.stopping();
+    systemd::stopping();
 }
 
 async fn upkeep(app: Arc<App>) {
