@@ -38,6 +38,10 @@ mod shutdown;
 /// A module a command.
 mod command;
 
+/// What comes from outside, mutated.
+#[cfg(test)]
+mod fuzz;
+
 use clap::Parser;
 use std::process::ExitCode;
 

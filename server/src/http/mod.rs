@@ -55,4 +55,7 @@ pub(crate) use routes::router;
 pub(crate) use wire::response::answer_json;
 
 #[cfg(test)]
+pub(crate) use wire::request::decode as decode_request;
+
+#[cfg(test)]
 mod tests;
