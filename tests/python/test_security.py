@@ -419,6 +419,16 @@ def test_for_one_connection_too_many_the_one_that_was_idle_longest_is_closed(ser
             until(lambda: server.log().count("server.max_connections") == 1)
 
 
+@pytest.mark.parametrize("enough", [True, False])
+def test_the_limit_of_open_files_is_raised_to_what_connections_need(models, tmp_path, enough):
+    limits = "ulimit -Sn 100" if enough else "ulimit -n 400"
+    before = ["sh", "-c", f'{limits}; exec "$@"', "sh"]
+    with Server(tmp_path / "server", models, {"server": {"max_connections": 300}}, before=before) as server:
+        text = open(f"/proc/{server.process.pid}/limits").read()
+        assert re.search(rf"Max open files +{556 if enough else 400} ", text), text
+        assert ("too few open files" in server.log()) != enough, server.log()
+
+
 def test_where_no_connection_is_idle_the_next_waits(serve, models):
     nets.slow(models / "slow.onnx", 500)
     server = serve(models, {"server": {"max_connections": 2}, "lanes": {"steady": 2}})

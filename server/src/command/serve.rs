@@ -40,6 +40,7 @@ async fn serve(begun: start::Started, started: Instant) -> anyhow::Result<()> {
     let account = arena.ledger().account();
     let (max_body, budget) = config.server.bodies(bytesize::ByteSize(account.fixed.ceiling));
     let stop = shutdown::on_signal()?;
+    http::allow_open_files(config.server.max_connections);
     let listener = listen(&config.server).await?;
     let recorded = Arc::clone(&arena);
     let tell = move |begins, owner: &str| match begins {

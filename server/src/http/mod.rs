@@ -47,7 +47,7 @@ mod listen;
 
 pub(crate) use app::App;
 pub(crate) use budget::Budget;
-pub(crate) use door::{AdminToken, Connections, Tls, follow};
+pub(crate) use door::{AdminToken, Connections, Tls, allow_open_files, follow};
 pub(crate) use listen::{Door, Pace, serve};
 pub(crate) use memory::Memory;
 pub(crate) use rehearse::rehearse;

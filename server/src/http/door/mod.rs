@@ -3,6 +3,9 @@
 /// Connections that are open, and which of them leaves when there are too many.
 mod connections;
 
+/// Open files.
+mod descriptors;
+
 /// A stream whose other end must keep moving.
 mod paced;
 
@@ -20,6 +23,7 @@ mod watched;
 
 pub(crate) use connections::Connections;
 pub(super) use connections::Place;
+pub(crate) use descriptors::allow as allow_open_files;
 pub(super) use paced::Paced;
 pub(crate) use tls::Tls;
 pub(crate) use token::{AdminToken, Verdict};
