@@ -95,6 +95,16 @@ simulated ones so far, see SPECIFICATION.md.")]
     Simulate(Simulate),
     /// Show the live memory map of a running server
     Memory(Memory),
+    /// Ask a server whether it is ready: exit code 0 where it is, 1 with the reason where it is not
+    #[command(after_help = "\
+Examples:
+
+    plimsoll health
+    plimsoll health --url https://plimsoll.example:8000
+
+Without --url the server is the one that `plimsoll serve` with the same configuration file and environment would be, asked
+on the loopback where it listens everywhere. It has 2 s to answer. The certificate of an https server is not checked.")]
+    Health(Health),
     /// CUDA binaries ahead of time
     #[command(subcommand)]
     Kernels(Kernels),
@@ -172,6 +182,17 @@ pub(crate) struct Memory {
     /// Print the server's JSON and nothing else
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// `health`.
+#[derive(Debug, Args)]
+pub(crate) struct Health {
+    /// The server [default: what the configuration listens on]
+    #[arg(long, value_name = "URL")]
+    pub(crate) url: Option<http::Uri>,
+    /// Configuration file [default: ./plimsoll.toml where it exists, else built-in defaults]
+    #[arg(long, value_name = "FILE", env = config::FILE_VARIABLE)]
+    pub(crate) config: Option<PathBuf>,
 }
 
 /// `plan`.

@@ -29,11 +29,18 @@ mod repository;
 /// The protocol over HTTP.
 mod http;
 
+/// What a service manager gives and is told.
+mod systemd;
+
 /// The end of the process.
 mod shutdown;
 
 /// A module a command.
 mod command;
+
+/// What comes from outside, mutated.
+#[cfg(test)]
+mod fuzz;
 
 use clap::Parser;
 use std::process::ExitCode;

@@ -38,6 +38,7 @@ declare! {
     BYTES_IN = Counter "plimsoll_received_bytes_total" in Bytes: "Bytes of inference request bodies received.";
     BYTES_OUT = Counter "plimsoll_sent_bytes_total" in Bytes: "Bytes of inference answers made, before compression.";
     BODIES_BYTES = Gauge "plimsoll_bodies_bytes" in Bytes: "Bytes of request and answer bodies in memory now.";
+    CONNECTIONS = Gauge "plimsoll_connections" in Count: "Connections that are open now, of at most server.max_connections.";
     QUEUED = Gauge "plimsoll_queued_requests" in Count: "Requests admitted and not yet running.";
     PRESSURE = Gauge "plimsoll_pressure" in Count: "How hard the server is pressed: 0 steady lanes do, 1 burst lanes are in use, 2 requests were refused in the last second.";
     HTTP_ANSWERS = Counter "plimsoll_http_answers_total" in Count: "Answers of every endpoint, by status.";

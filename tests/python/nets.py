@@ -122,12 +122,29 @@ def external(path, location, values, batch=()):
         [_float("y", [*batch, len(values)])],
         {"w": np.asarray(values, np.float32)},
     )
-    weight = model.graph.initializer[0]
-    weight.ClearField("raw_data")
-    weight.data_location = TensorProto.EXTERNAL
-    for key, value in {"location": str(location), "offset": "0", "length": str(4 * len(values))}.items():
-        weight.external_data.add(key=key, value=value)
+    _elsewhere(model.graph.initializer[0], location)
     return _write(path, model)
+
+
+def external_fill(path, location):
+    """y [4] = x + four times one element, which is an attribute and lies in another file."""
+    element = helper.make_tensor("element", TensorProto.FLOAT, [1], np.ones(1, np.float32).tobytes(), raw=True)
+    nodes = [
+        helper.make_node("ConstantOfShape", ["four"], ["w"], value=element),
+        helper.make_node("Add", ["x", "w"], ["y"], name="plus"),
+    ]
+    model = _model(nodes, [_float("x", [4])], [_float("y", [4])], {"four": np.array([4])})
+    _elsewhere(model.graph.node[0].attribute[0].t, location)
+    return _write(path, model)
+
+
+def _elsewhere(tensor, location):
+    """Leaves the tensor's bytes to another file."""
+    length = len(tensor.raw_data)
+    tensor.ClearField("raw_data")
+    tensor.data_location = TensorProto.EXTERNAL
+    for key, value in {"location": str(location), "offset": "0", "length": str(length)}.items():
+        tensor.external_data.add(key=key, value=value)
 
 
 def made_of_nothing(path, op, mebibytes):

@@ -76,9 +76,12 @@ def read_answer(response):
 
 
 class Server:
-    """One process. `config` maps sections of plimsoll.toml to keys, over those of `BASE`."""
+    """One process. `config` maps sections of plimsoll.toml to keys, over those of `BASE`; `before` is a command that
+    starts it, with these file descriptors."""
 
-    def __init__(self, folder, models, config=None, arguments=(), env=None, command=("serve",)):
+    def __init__(
+        self, folder, models, config=None, arguments=(), env=None, command=("serve",), before=(), fds=()
+    ):  # fmt: skip
         self.folder = pathlib.Path(folder)
         self.folder.mkdir(parents=True, exist_ok=True)
         sections = {section: dict(keys) for section, keys in BASE.items()}
@@ -90,7 +93,7 @@ class Server:
         with open(self.log_path, "ab") as log:
             self.log_from = log.tell()
             self.process = subprocess.Popen(
-                [str(BIN), *command, *map(str, arguments)],
+                [*before, str(BIN), *command, *map(str, arguments)], pass_fds=fds,
                 cwd=self.folder, env=clean_environment(env), stdin=subprocess.DEVNULL, stdout=log, stderr=log,
             )  # fmt: skip
 

@@ -2,6 +2,7 @@
 //! of one element.
 
 mod file;
+mod open;
 
 use bytes::Bytes;
 use file::Stamp;

@@ -8,16 +8,21 @@ use std::sync::Arc;
 
 /// Files beside a model's, each opened once.
 pub(super) struct External<'a> {
-    folder: Option<&'a str>,
+    folder: Option<&'a Path>,
+    within: Option<&'a Path>,
     /// Files that an earlier import opened: they are read as they were, whatever lies in their places now.
     known: &'a [Arc<DataFile>],
     open: HashMap<PathBuf, Data>,
 }
 
 impl<'a> External<'a> {
-    /// `folder` is where the data may lie, and nowhere else.
-    pub(super) fn new(folder: Option<&'a str>, known: &'a [Arc<DataFile>]) -> External<'a> {
-        External { folder, known, open: HashMap::new() }
+    /// `folder` is where the data may lie, and nowhere else; the folder itself may only lie in `within`.
+    pub(super) fn new(
+        folder: Option<&'a Path>,
+        within: Option<&'a Path>,
+        known: &'a [Arc<DataFile>],
+    ) -> External<'a> {
+        External { folder, within, known, open: HashMap::new() }
     }
 
     /// The files that were opened.
@@ -43,7 +48,7 @@ impl<'a> External<'a> {
             Some(file) => file,
             None => {
                 let known = self.known.iter().find(|file| file.path() == path).map(Arc::clone);
-                let opened = known.map_or_else(|| DataFile::open(&path).map(Arc::new), Ok);
+                let opened = known.map_or_else(|| DataFile::open_resolved(&path).map(Arc::new), Ok);
                 let file = opened.map_err(|error| format!("`{location}`: {error}"))?;
                 self.open.entry(path).or_insert(DataFile::all_of(file))
             }
@@ -62,15 +67,18 @@ impl<'a> External<'a> {
         if !relative.components().all(plain) {
             return Err(format!("`{location}` is not inside the model's folder"));
         }
-        let folder = if folder.is_empty() { "." } else { folder };
-        let folder = Path::new(folder).canonicalize().map_err(|error| format!("`{folder}`: {error}"))?;
+        let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+        let real = |path: &Path| path.canonicalize().map_err(|error| format!("{}: {error}", path.display()));
+        let folder = real(folder)?;
         let written = folder.join(relative);
         if self.known.iter().any(|file| file.path() == written) {
             return Ok(written);
         }
         let path = written.canonicalize();
         let path = path.map_err(|error| format!("`{location}`: {error}"))?;
-        if !path.starts_with(&folder) {
+        // The model's folder may have become a link since the model was found in it.
+        let within = self.within.map_or_else(|| Ok(folder.clone()), real)?;
+        if !path.starts_with(&folder) || !path.starts_with(&within) {
             return Err(format!("`{location}` is not inside the model's folder"));
         }
         Ok(path)

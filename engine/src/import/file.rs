@@ -1,6 +1,7 @@
 //! A model file → its decoded graph and the signature that it declares.
 
 use super::convert::dtype_of_onnx;
+use super::external::External;
 use super::guard::caught;
 use super::signature::{Dim, Port, Signature};
 use super::skeleton::{self, LARGE_BYTES, ScanError};
@@ -25,8 +26,6 @@ pub(super) struct OnnxFile {
     pub(super) weights: Weights,
     /// The file itself; `None` for a model from memory.
     pub(super) file: Option<Arc<DataFile>>,
-    /// The folder that external tensor data may come from, and from nowhere else.
-    pub(super) folder: Option<String>,
     /// What the file says that it takes and gives.
     pub(super) signature: Signature,
 }
@@ -38,15 +37,23 @@ pub(super) struct OnnxFile {
 /// nothing here knows.
 ///
 /// `known` are the model's files as an earlier import opened them, its own first; these are read, whatever lies in their
-/// places now.
-pub(super) fn open(path: &Path, known: &[Arc<DataFile>], staging: &Staging) -> Result<OnnxFile, Error> {
+/// places now. Others must lie in `within`, links followed.
+pub(super) fn open(
+    path: &Path,
+    within: Option<&Path>,
+    known: &[Arc<DataFile>],
+    staging: &Staging,
+) -> Result<OnnxFile, Error> {
     let unread = |source| Error::Read { path: path.into(), source };
     let file = match known.first() {
         Some(file) => DataFile::all_of(Arc::clone(file)),
-        None => DataFile::open(path).map_err(unread)?.whole(),
+        None => {
+            let opened =
+                within.map_or_else(|| DataFile::open(path), |within| DataFile::open_within(path, within));
+            opened.map_err(unread)?.whole()
+        }
     };
-    let folder = path.parent().map(|parent| parent.to_string_lossy().into_owned());
-    decode(&file, folder, known, staging).map_err(|failure| match failure {
+    decode(&file, External::new(path.parent(), within, known), staging).map_err(|failure| match failure {
         Failure::Scan(ScanError::Read(source)) => unread(source),
         Failure::Scan(ScanError::Memory(error)) => error,
         other => other.into(),
@@ -57,12 +64,9 @@ pub(super) fn open(path: &Path, known: &[Arc<DataFile>], staging: &Staging) -> R
 ///
 /// # Errors
 /// As [`open`], reading aside.
-pub(super) fn from_memory(
-    bytes: &[u8],
-    folder: Option<String>,
-    staging: &Staging,
-) -> Result<OnnxFile, Error> {
-    decode(&Data::Bytes(Bytes::copy_from_slice(bytes)), folder, &[], staging).map_err(Error::from)
+pub(super) fn from_memory(bytes: &[u8], folder: Option<&Path>, staging: &Staging) -> Result<OnnxFile, Error> {
+    let file = Data::Bytes(Bytes::copy_from_slice(bytes));
+    decode(&file, External::new(folder, None, &[]), staging).map_err(Error::from)
 }
 
 enum Failure {
@@ -86,12 +90,7 @@ impl From<Failure> for Error {
     }
 }
 
-fn decode(
-    file: &Data,
-    folder: Option<String>,
-    known: &[Arc<DataFile>],
-    staging: &Staging,
-) -> Result<OnnxFile, Failure> {
+fn decode(file: &Data, external: External<'_>, staging: &Staging) -> Result<OnnxFile, Failure> {
     let malformed = |reason: String| Error::Malformed { reason };
     let skeleton = skeleton::scan(file, LARGE_BYTES, staging).map_err(Failure::Scan)?;
     let mut proto = caught(|| ModelProto::decode(&skeleton.message[..]))
@@ -105,8 +104,8 @@ fn decode(
     let signature = signature(graph)?;
     check_values(graph)?;
     check_ops(&reader(), graph)?;
-    let weights = Weights::take(graph, skeleton.left_out, folder.as_deref(), known, staging)?;
-    Ok(OnnxFile { proto, weights, file: file.file().cloned(), folder, signature })
+    let weights = Weights::take(graph, skeleton.left_out, external, staging)?;
+    Ok(OnnxFile { proto, weights, file: file.file().cloned(), signature })
 }
 
 /// The inputs that a caller must bring (those without an initial value) and the outputs.

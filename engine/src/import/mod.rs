@@ -88,22 +88,23 @@ impl Import {
     /// The file cannot be read, is malformed, has ops or dtypes that are not supported, or does not have what
     /// `narrowing` names.
     pub fn open(path: &Path, narrowing: &Narrowing, grant: &Grant) -> Result<Import, Error> {
-        Import::again(path, &[], narrowing, grant)
+        Import::again(path, None, &[], narrowing, grant)
     }
 
     /// As [`Import::open`] of files that were opened before, the model's own first: they are read as they were then,
-    /// whatever lies in their places now.
+    /// whatever lies in their places now. Others are opened in the folder `within` only, links followed.
     ///
     /// # Errors
     /// As [`Import::open`].
     pub(crate) fn again(
         path: &Path,
+        within: Option<&Path>,
         known: &[Arc<DataFile>],
         narrowing: &Narrowing,
         grant: &Grant,
     ) -> Result<Import, Error> {
         let staging = grant.staging();
-        Import::from_file(file::open(path, known, &staging)?, narrowing, &staging)
+        Import::from_file(file::open(path, within, known, &staging)?, narrowing, &staging)
     }
 
     /// As [`Import::open`] from memory; `folder` is where external tensor data may lie.
@@ -117,7 +118,6 @@ impl Import {
         grant: &Grant,
     ) -> Result<Import, Error> {
         let staging = grant.staging();
-        let folder = folder.map(|path| path.to_string_lossy().into_owned());
         Import::from_file(file::from_memory(bytes, folder, &staging)?, narrowing, &staging)
     }
 

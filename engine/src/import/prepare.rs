@@ -25,7 +25,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// large constants are.
 pub(super) struct Source {
     kept: Kept,
-    folder: Option<String>,
     weights: Weights,
     /// The constants whose values some preparation needed; the next reads them at once.
     needed: Mutex<BTreeSet<String>>,
@@ -53,14 +52,14 @@ impl Source {
     /// # Errors
     /// tract cannot parse a node; the node is named.
     pub(super) fn new(file: OnnxFile) -> Result<Source, Error> {
-        let OnnxFile { proto, folder, weights, .. } = file;
+        let OnnxFile { proto, weights, .. } = file;
         let kept = if proto.graph.as_ref().is_some_and(has_conditions) {
             Kept::File(Box::new(proto))
         } else {
-            let model = on_file(&proto, |proto| parse(proto, folder.as_deref()));
+            let model = on_file(&proto, parse);
             Kept::Parsed(Box::new(model.map_err(|failure| failure.at("any shape"))?))
         };
-        Ok(Source { kept, folder, weights, needed: Mutex::default() })
+        Ok(Source { kept, weights, needed: Mutex::default() })
     }
 
     /// Bytes of the constants that this source holds in memory.
@@ -96,7 +95,6 @@ impl Source {
     /// # Errors
     /// tract cannot do it at these shapes or without more values, or panics; the node is named where it can be found.
     pub(super) fn typed(&self, needed: &BTreeSet<String>, target: Target<'_>) -> Result<TypedModel, Failure> {
-        let folder = self.folder.as_deref();
         let folded;
         let parsed = match &self.kept {
             Kept::Parsed(model) => &**model,
@@ -108,7 +106,7 @@ impl Source {
                 if let Some(graph) = proto.graph.as_mut() {
                     conditions::fold(graph, &|part, name| self.decide(&shell, part, name, target));
                 }
-                folded = on_file(&proto, |proto| parse(proto, folder))?;
+                folded = on_file(&proto, parse)?;
                 &folded
             }
         };
@@ -173,7 +171,7 @@ impl Source {
         let graph = GraphProto { name: name.into(), ..part };
         let proto = ModelProto { graph: Some(graph), ..shell.clone() };
         let work = || -> TractResult<Option<bool>> {
-            let mut model = parse(&proto, self.folder.as_deref())?;
+            let mut model = parse(&proto)?;
             fill(&mut model, &restored)?;
             judge(&mut model, target.staging);
             let target = Target { inputs: &inputs, shapes: &shapes, ..target };
@@ -192,8 +190,9 @@ fn no_memory(refused: Refused) -> Failure {
     Failure::Error(refused.to_string())
 }
 
-fn parse(proto: &ModelProto, folder: Option<&str>) -> TractResult<InferenceModel> {
-    let parsed = reader().parse(proto, folder)?;
+fn parse(proto: &ModelProto) -> TractResult<InferenceModel> {
+    // No folder: whatever lies in files has been put into the graph, and tract opens none.
+    let parsed = reader().parse(proto, None)?;
     if !parsed.unresolved_inputs.is_empty() {
         bail!("values that nothing makes: {}", parsed.unresolved_inputs.join(", "));
     }

@@ -415,3 +415,32 @@ fn external_data_comes_from_the_models_own_folder_only() {
         assert!(load(outside).is_err(), "{outside}");
     }
 }
+
+#[test]
+fn a_model_and_its_data_lie_within_the_repository_whatever_became_a_link() {
+    let dir = temp_dir::TempDir::new().unwrap();
+    let (root, elsewhere) = (dir.path().join("models"), dir.path().join("elsewhere"));
+    for folder in [root.join("m"), elsewhere.clone()] {
+        std::fs::create_dir_all(&folder).unwrap();
+        let mut graph = add_one();
+        let tensor = &mut graph.initializer[0];
+        tensor.float_data.clear();
+        tensor.data_location = Some(1);
+        let location =
+            super::tract::pb::StringStringEntryProto { key: "location".into(), value: "weights".into() };
+        tensor.external_data.push(location);
+        std::fs::write(folder.join("model.onnx"), model(graph)).unwrap();
+        std::fs::write(folder.join("weights"), 1f32.to_le_bytes()).unwrap();
+    }
+    let open =
+        |path: &Path| Import::again(path, Some(&root), &[], &Narrowing::default(), &Grant::unlimited());
+    assert!(open(&root.join("m/model.onnx")).is_ok());
+    std::os::unix::fs::symlink(&elsewhere, root.join("link")).unwrap();
+    assert!(open(&root.join("link/model.onnx")).is_err(), "the folder is a link");
+    // The model was opened before its folder became a link.
+    let known = [Arc::new(DataFile::open(&elsewhere.join("model.onnx")).unwrap())];
+    let narrowing = Narrowing::default();
+    let again =
+        Import::again(&root.join("link/model.onnx"), Some(&root), &known, &narrowing, &Grant::unlimited());
+    assert!(again.is_err(), "its data lies elsewhere");
+}

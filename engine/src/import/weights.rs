@@ -1,6 +1,8 @@
 //! The constants of a file whose values tract does not get to see: they stay in the file, and the graph that tract
 //! reads has an input in the place of each. Those that the import turns out to need are put back.
 
+mod nested;
+
 use super::convert::{datum_type, dtype_of_onnx};
 use super::external::External;
 use super::file::visit_nodes;
@@ -50,15 +52,14 @@ impl Weights {
     pub(super) fn take(
         graph: &mut GraphProto,
         left_out: Vec<(At, Data)>,
-        folder: Option<&str>,
-        known: &[Arc<DataFile>],
+        mut external: External<'_>,
         staging: &Staging,
     ) -> Result<Weights, Error> {
         let mut left_out: HashMap<At, Data> = left_out.into_iter().collect();
+        nested::bring(graph, &mut external, staging)?;
         let staying = Staying::of(graph);
         let fills = fills::of(graph, staging.largest_bytes());
         let mut weights = Weights::default();
-        let mut external = External::new(folder, known);
         let mut place = |at: At, name: &str, tensor: &mut TensorProto, sound: bool| {
             let malformed =
                 |reason: String| Error::Malformed { reason: format!("the data of `{name}`: {reason}") };

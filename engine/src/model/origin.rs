@@ -21,6 +21,9 @@ use xxhash_rust::xxh3::xxh3_128;
 pub struct Source<'a> {
     /// The ONNX file.
     pub path: &'a Path,
+    /// The folder that it must lie in, with the files that hold its constants, links followed; `None` lets them lie
+    /// anywhere.
+    pub within: Option<&'a Path>,
     /// What is settled before any request.
     pub narrowing: &'a Narrowing,
     /// Where imported graphs and packed weights are kept between starts; `None` keeps nothing.
@@ -31,13 +34,14 @@ impl<'a> Source<'a> {
     /// A file as it is, of which nothing is kept.
     pub fn file(path: &'a Path) -> Source<'a> {
         static AS_IT_IS: Narrowing = Narrowing { dims: BTreeMap::new(), constants: BTreeMap::new() };
-        Source { path, narrowing: &AS_IT_IS, cache: None }
+        Source { path, within: None, narrowing: &AS_IT_IS, cache: None }
     }
 }
 
 /// A [`Source`] under the ledger.
 pub(super) struct Origin {
     path: PathBuf,
+    within: Option<PathBuf>,
     narrowing: Narrowing,
     owner: String,
     arena: Arc<Arena>,
@@ -84,9 +88,10 @@ impl Origin {
     /// # Errors
     /// The file cannot be imported, or the import does not fit.
     pub(super) fn open(source: &Source<'_>, owner: &str, arena: &Arc<Arena>) -> Result<Origin, Error> {
-        let Source { path, narrowing, cache } = *source;
+        let Source { path, within, narrowing, cache } = *source;
         let mut origin = Origin {
             path: path.into(),
+            within: within.map(PathBuf::from),
             narrowing: narrowing.clone(),
             owner: owner.into(),
             arena: Arc::clone(arena),
@@ -98,7 +103,7 @@ impl Origin {
         let name = path.canonicalize().ok().map(|path| path.to_string_lossy().into_owned());
         let shelf = cache.zip(name).map(|(cache, name)| (cache, cache.shelf(&name)));
         if let Some((cache, shelf)) = &shelf
-            && let Some((signature, files)) = still_valid(shelf, narrowing)
+            && let Some((signature, files)) = still_valid(shelf, narrowing, within)
         {
             origin.signature = Arc::new(signature.signature.clone());
             origin.shelved = Some(Shelved::new(cache, shelf, &signature, files));
@@ -133,7 +138,8 @@ impl Origin {
         }
         // What was found in the cache belongs to the files as they were then.
         let known = self.shelved.as_ref().map_or(&[][..], |shelved| &shelved.files);
-        let import = Import::again(&self.path, known, &self.narrowing, &self.grant())?;
+        let import =
+            Import::again(&self.path, self.within.as_deref(), known, &self.narrowing, &self.grant())?;
         let held = self.arena.reserve(&self.owner, Kind::Import, import.weights_bytes() as u64)?;
         let made = Arc::new(Imported { import, _held: held });
         *imported = Some(Arc::clone(&made));
@@ -217,11 +223,17 @@ impl Head {
 
 /// The head of a shelf and its files, if they are still what they were: by what the system says of them, or else by
 /// their contents.
-fn still_valid(shelf: &Shelf, narrowing: &Narrowing) -> Option<(Head, Vec<Arc<DataFile>>)> {
+fn still_valid(
+    shelf: &Shelf,
+    narrowing: &Narrowing,
+    within: Option<&Path>,
+) -> Option<(Head, Vec<Arc<DataFile>>)> {
     let mut head = shelf.get::<Head>(HEAD).filter(|head| head.narrowing == format!("{narrowing:?}"))?;
     let (mut files, mut fresh) = (vec![], false);
     for known in &mut head.files {
-        let file = DataFile::open(&known.path).ok()?;
+        let opened = within
+            .map_or_else(|| DataFile::open(&known.path), |within| DataFile::open_within(&known.path, within));
+        let file = opened.ok()?;
         let likeness = file.likeness().ok()?;
         if likeness != known.likeness {
             if file.content().ok()? != known.content {

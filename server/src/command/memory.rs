@@ -1,55 +1,27 @@
 //! `memory`: the live memory map of a running server, as a table.
 
-use super::Usage;
+use super::client;
 use crate::cli::Memory;
-use anyhow::{Context, bail, ensure};
-use bytes::Bytes;
-use http::{Request, Uri};
-use http_body_util::{BodyExt, Empty};
-use hyper::client::conn::http1;
-use hyper_util::rt::TokioIo;
+use anyhow::{Context, ensure};
 use plimsoll_engine::error::size;
 use serde_json::Value;
 use std::io::Write;
 use std::time::Duration;
-use tokio::net::TcpStream;
 
 /// How long a server on the same network may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 pub(super) fn run(arguments: &Memory) -> anyhow::Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let asked = runtime.block_on(async { tokio::time::timeout(PATIENCE, ask(&arguments.url)).await });
-    let text =
-        asked.map_err(|_| anyhow::anyhow!("{} did not answer within {PATIENCE:?}", arguments.url))??;
+    let url = &arguments.url;
+    let (status, text) = client::get(url, "/v2/memory", PATIENCE)?;
+    ensure!(status.is_success(), "{url} answered {status}: {text}");
     let mut out = std::io::stdout().lock();
     if arguments.json {
         writeln!(out, "{text}")?;
         return Ok(());
     }
-    let map =
-        serde_json::from_str(&text).with_context(|| format!("{} did not answer with JSON", arguments.url))?;
+    let map = serde_json::from_str(&text).with_context(|| format!("{url} did not answer with JSON"))?;
     Ok(table(&mut out, &map)?)
-}
-
-/// The server's answer.
-async fn ask(url: &Uri) -> anyhow::Result<String> {
-    if url.scheme_str().is_some_and(|scheme| scheme != "http") {
-        bail!(Usage(format!("{url}: only http is spoken here; ask through the proxy's inner side")));
-    }
-    let host = url.host().ok_or_else(|| Usage(format!("{url} names no host; expected http://HOST:PORT")))?;
-    let address = format!("{host}:{}", url.port_u16().unwrap_or(80));
-    let stream =
-        TcpStream::connect(&address).await.with_context(|| format!("no server answers at {address}"))?;
-    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-    tokio::spawn(connection);
-    let request = Request::get("/v2/memory").header("host", &address).body(Empty::<Bytes>::new())?;
-    let response = sender.send_request(request).await?;
-    let status = response.status();
-    let body = response.into_body().collect().await?.to_bytes();
-    let text = String::from_utf8(body.to_vec()).context("the answer is no text")?;
-    ensure!(status.is_success(), "{address} answered {status}: {text}");
-    Ok(text)
 }
 
 fn table(out: &mut impl Write, map: &Value) -> std::io::Result<()> {

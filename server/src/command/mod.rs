@@ -2,6 +2,8 @@
 
 mod bench;
 mod check;
+mod client;
+mod health;
 mod infer;
 mod kernels;
 mod logging;
@@ -42,6 +44,7 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Simulate(arguments) => simulate::run(&arguments),
         Command::Memory(arguments) => memory::run(&arguments),
+        Command::Health(arguments) => health::run(&arguments),
         Command::Kernels(Kernels::Build(arguments)) => kernels::build(&arguments),
     };
     match result {

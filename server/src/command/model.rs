@@ -19,6 +19,8 @@ pub(super) struct Source {
     /// What it was asked for by.
     pub(super) name: String,
     file: PathBuf,
+    /// The repository, which a model that is named must not lead out of.
+    within: Option<PathBuf>,
     /// What its `model.toml` says.
     pub(super) settings: ModelSettings,
 }
@@ -38,7 +40,7 @@ pub(super) fn find(model: &ModelRef, config: &Config) -> anyhow::Result<Source> 
     let settings = model.settings.clone().map_err(Usage)?;
     match (model.default_version(), &model.problem) {
         (Some(FoundVersion { file, .. }), _) => {
-            Ok(Source { name: name.clone(), file: file.clone(), settings })
+            Ok(Source { name: name.clone(), file: file.clone(), within: Some(root.clone()), settings })
         }
         (None, problem) => {
             bail!("model `{name}` cannot be used: {}", problem.as_deref().unwrap_or("it has no version"))
@@ -59,7 +61,8 @@ fn scan(config: &Config) -> anyhow::Result<Vec<repository::Found>> {
 impl Source {
     /// A file without settings.
     pub(super) fn file(file: &Path) -> Source {
-        Source { name: file.display().to_string(), file: file.into(), settings: ModelSettings::default() }
+        let (name, settings) = (file.display().to_string(), ModelSettings::default());
+        Source { name, file: file.into(), within: None, settings }
     }
 
     /// What the settings say of it, else fp32.
@@ -70,7 +73,8 @@ impl Source {
     /// Loads the model for a device.
     pub(super) fn load(&self, limits: Limits, device: &Opened) -> anyhow::Result<Model> {
         let narrowing = repository::narrowing(&self.settings);
-        let source = model::Source { path: &self.file, narrowing: &narrowing, cache: None };
+        let (path, within) = (self.file.as_path(), self.within.as_deref());
+        let source = model::Source { path, within, narrowing: &narrowing, cache: None };
         Model::load(&source, &self.name, limits, Terms::default(), &Arena::unlimited_on(device))
             .with_context(|| format!("model `{}` cannot be loaded", self.name))
     }

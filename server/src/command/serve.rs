@@ -3,13 +3,14 @@
 use super::warm::before_ready;
 use super::{logging, start};
 use crate::cli::Start;
-use crate::config::Config;
-use crate::http::{self, App, Budget};
+use crate::config::{Config, Server};
+use crate::http::{self, App, Budget, Connections, Door, Pace};
 use crate::load_line::LoadLine;
 use crate::process;
 use crate::repository::watch;
 use crate::schedule::{Begins, Recorder, Scheduler};
 use crate::shutdown;
+use crate::systemd;
 use anyhow::Context;
 use plimsoll_engine::model::Compute;
 use plimsoll_engine::slab::What;
@@ -40,14 +41,13 @@ pub(super) fn until_stopped(config: Config, compute: Compute) -> anyhow::Result<
 }
 
 async fn serve(begun: start::Started, started: Instant) -> anyhow::Result<()> {
-    let start::Started { config, arena, registry, metrics, admin_token } = begun;
+    let start::Started { config, arena, registry, metrics, admin_token, tls } = begun;
     let lanes = arena.lanes().cloned().context("no lanes")?;
     let account = arena.ledger().account();
     let (max_body, budget) = config.server.bodies(bytesize::ByteSize(account.fixed.ceiling));
     let stop = shutdown::on_signal()?;
-    let listener = TcpListener::bind(config.server.listen)
-        .await
-        .with_context(|| format!("cannot listen on {} (server.listen)", config.server.listen))?;
+    http::allow_open_files(config.server.max_connections);
+    let listener = listen(&config.server).await?;
     let recorded = Arc::clone(&arena);
     let tell = move |begins, owner: &str| match begins {
         Begins::Burst(bytes) => recorded.record(What::Burst, owner, bytes),
@@ -67,13 +67,28 @@ async fn serve(begun: start::Started, started: Instant) -> anyhow::Result<()> {
         metrics,
         budget: Budget::new(budget.as_u64(), max_body.as_u64()),
         readiness: Default::default(),
-        admin_token,
+        connections: Connections::new(config.server.max_connections),
+        admin_token: admin_token.clone(),
         started,
     });
     app.registry.set_warm(before_ready(&app));
     app.arena.ready();
     describe(&app);
-    tracing::info!(address = %listener.local_addr()?, "listening");
+    let address = listener.local_addr()?;
+    tracing::info!(%address, tls = tls.is_some(), "listening");
+    if admin_token.is_none() && !address.ip().is_loopback() {
+        tracing::warn!(
+            "other machines reach this port, and whoever does may load and unload models: set server.admin_token_file"
+        );
+    }
+    if admin_token.is_some() || tls.is_some() {
+        let (token, tls) = (admin_token, tls.clone());
+        let look = move || {
+            token.iter().for_each(|token| token.look());
+            tls.iter().for_each(|tls| tls.look());
+        };
+        tokio::spawn(http::follow(look, stop.clone()));
+    }
     tokio::spawn(load_wanted(Arc::clone(&app), started));
     tokio::spawn(upkeep(Arc::clone(&app)));
     if let Some(every) = config.models.watch {
@@ -81,10 +96,29 @@ async fn serve(begun: start::Started, started: Instant) -> anyhow::Result<()> {
     }
     tokio::spawn(turn_away(Arc::clone(&app), stop.clone()));
     let grace = config.server.shutdown_grace;
-    http::serve(listener, http::router(Arc::clone(&app)), stop, shutdown::lead(grace), grace).await?;
+    let door = Door { listener, tls, connections: Arc::clone(&app.connections), pace: pace(&config.server) };
+    http::serve(door, http::router(Arc::clone(&app)), stop, shutdown::lead(grace), grace).await?;
     app.scheduler.finish();
     tracing::info!("stopped");
     Ok(())
+}
+
+/// The socket that a service manager has passed, else one of our own.
+async fn listen(server: &Server) -> anyhow::Result<TcpListener> {
+    let passed = systemd::passed_listener()
+        .context("the service manager passed no listening TCP socket (LISTEN_FDS)")?;
+    match passed {
+        Some(passed) => Ok(TcpListener::from_std(passed)?),
+        None => TcpListener::bind(server.listen)
+            .await
+            .with_context(|| format!("cannot listen on {} (server.listen)", server.listen)),
+    }
+}
+
+fn pace(server: &Server) -> Pace {
+    let Server { header_timeout, idle_timeout, send_timeout, .. } = *server;
+    let max_header = usize::try_from(server.max_header.as_u64()).unwrap_or(usize::MAX);
+    Pace { max_header, header_timeout, idle_timeout, send_timeout }
 }
 
 /// Loads what the configuration wants, then says ready. A model that cannot be loaded does not keep the others
@@ -94,10 +128,14 @@ async fn load_wanted(app: Arc<App>, started: Instant) {
         tracing::error!(model = name, "models.load names it, and the folder has no such model");
     }
     for name in app.registry.wanted() {
+        systemd::starting(&format!("loading {name}"));
         let _ = app.registry.load(&name).await;
     }
     app.readiness.ready();
     let models = app.registry.ready().len();
+    if app.readiness.is_ready() {
+        systemd::ready(&format!("ready; models loaded: {models}"));
+    }
     tracing::info!(models, took = ?started.elapsed(), "ready");
 }
 
@@ -105,6 +143,7 @@ async fn load_wanted(app: Arc<App>, started: Instant) {
 async fn turn_away(app: Arc<App>, stop: CancellationToken) {
     stop.cancelled().await;
     app.readiness.stopping();
+    systemd::stopping();
 }
 
 async fn upkeep(app: Arc<App>) {

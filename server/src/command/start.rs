@@ -2,7 +2,8 @@
 
 use super::Usage;
 use super::model::Source;
-use crate::config::{self, Config, Kind, Workspace};
+use crate::config::{self, Config, Kind, Server, Workspace};
+use crate::http::{AdminToken, Tls};
 use crate::metrics::Metrics;
 use crate::process;
 use crate::repository::{Defaults, Precision, Registry};
@@ -24,7 +25,9 @@ pub(super) struct Started {
     pub(super) registry: Arc<Registry>,
     pub(super) metrics: Metrics,
     /// What an admin call must bring.
-    pub(super) admin_token: Option<String>,
+    pub(super) admin_token: Option<Arc<AdminToken>>,
+    /// What clients speak, where it is not plain HTTP.
+    pub(super) tls: Option<Arc<Tls>>,
 }
 
 /// The configuration that these arguments, the file and the environment make.
@@ -34,6 +37,7 @@ pub(super) fn configuration(file: Option<&Path>, flags: &config::Flags) -> anyho
 
 /// Draws the lines and opens the repository.
 pub(super) fn start(config: Config, compute: Compute) -> anyhow::Result<Started> {
+    let (admin_token, tls) = (admin_token(&config.server)?, tls(&config.server)?);
     let device = device(&config)?;
     let metrics = Metrics::new(device.kind())?;
     let available = available_bytes(&device);
@@ -66,8 +70,7 @@ pub(super) fn start(config: Config, compute: Compute) -> anyhow::Result<Started>
     let root = config.models.path.display();
     let registry =
         registry.with_context(|| format!("the model folder {root} (models.path) cannot be read"))?;
-    let admin_token = config.server.admin_token_file.as_deref().map(token).transpose()?;
-    Ok(Started { config, arena, registry, metrics, admin_token })
+    Ok(Started { config, arena, registry, metrics, admin_token, tls })
 }
 
 /// Opens the cache; without it a start takes longer, and nothing else is amiss.
@@ -125,13 +128,18 @@ pub(super) fn precision(
     Ok(asked.unwrap_or_else(|| source.precision()))
 }
 
-/// The admin token: the file's text without the space around it.
-fn token(file: &Path) -> anyhow::Result<String> {
-    let text = std::fs::read_to_string(file)
-        .with_context(|| format!("cannot read {} (server.admin_token_file)", file.display()))?;
-    let token = text.trim();
-    anyhow::ensure!(!token.is_empty(), "{} (server.admin_token_file) is empty", file.display());
-    Ok(token.into())
+/// The admin token that the configuration names.
+fn admin_token(server: &Server) -> anyhow::Result<Option<Arc<AdminToken>>> {
+    let Some(file) = &server.admin_token_file else { return Ok(None) };
+    let token = AdminToken::open(file);
+    let token = token.with_context(|| format!("no token in {} (server.admin_token_file)", file.display()))?;
+    Ok(Some(Arc::new(token)))
+}
+
+/// TLS with the certificate that the configuration names.
+fn tls(server: &Server) -> anyhow::Result<Option<Arc<Tls>>> {
+    let (Some(cert), Some(key)) = (&server.tls_cert, &server.tls_key) else { return Ok(None) };
+    Ok(Some(Arc::new(Tls::open(cert, key)?)))
 }
 
 /// Bytes that can be had of the device; where the system does not tell, the default ceiling is taken at its word.

@@ -83,6 +83,16 @@ impl Config {
                  the budget must hold a body of full size and the answer to it"
             )));
         }
+        let half = match (&self.server.tls_cert, &self.server.tls_key) {
+            (Some(_), None) => Some(("tls_cert", "tls_key")),
+            (None, Some(_)) => Some(("tls_key", "tls_cert")),
+            _ => None,
+        };
+        if let Some((given, missing)) = half {
+            return Err(ConfigError::conflict(format!(
+                "server.{given} is set and server.{missing} is not: TLS needs the certificate and its key"
+            )));
+        }
         let max_delay = self.batching.max_delay;
         if max_delay >= request_timeout {
             return Err(ConfigError::conflict(format!(

@@ -29,9 +29,32 @@ pub(crate) struct Server {
     /// How long a shutdown waits for requests in flight. Default 30 s.
     #[serde(deserialize_with = "values::duration")]
     pub(crate) shutdown_grace: Duration,
-    /// File whose trimmed content is the bearer token of admin calls. Default none: they are open.
+    /// File whose trimmed content is the bearer token of admin calls; read again when it changes. Default none: they are
+    /// open.
     #[serde(deserialize_with = "values::path")]
     pub(crate) admin_token_file: Option<PathBuf>,
+    /// PEM file with the certificate that clients are shown, and the chain behind it; read again when it changes.
+    /// Default none: plain HTTP.
+    #[serde(deserialize_with = "values::path")]
+    pub(crate) tls_cert: Option<PathBuf>,
+    /// PEM file with the certificate's private key, without a passphrase. Given where `tls_cert` is.
+    #[serde(deserialize_with = "values::path")]
+    pub(crate) tls_key: Option<PathBuf>,
+    /// Connections that may be open at once, 1 to 65536. Default 512.
+    #[serde(deserialize_with = "values::count::<_, _, 1, 65536>")]
+    pub(crate) max_connections: usize,
+    /// Largest head of a request in bytes, 1 KiB to 256 KiB. Default 64 KiB.
+    #[serde(deserialize_with = "values::header_size")]
+    pub(crate) max_header: ByteSize,
+    /// Longest time from the first byte of a head to its last, and for a TLS handshake; at least 1 ms. Default 10 s.
+    #[serde(deserialize_with = "values::duration_above_zero")]
+    pub(crate) header_timeout: Duration,
+    /// Longest silence on a connection between two requests; at least 1 ms. Default 75 s.
+    #[serde(deserialize_with = "values::duration_above_zero")]
+    pub(crate) idle_timeout: Duration,
+    /// Longest time in which a client takes nothing of its answer; at least 1 ms. Default 30 s.
+    #[serde(deserialize_with = "values::duration_above_zero")]
+    pub(crate) send_timeout: Duration,
 }
 
 impl Server {
@@ -52,6 +75,13 @@ impl Default for Server {
             request_timeout: Duration::from_secs(30),
             shutdown_grace: Duration::from_secs(30),
             admin_token_file: None,
+            tls_cert: None,
+            tls_key: None,
+            max_connections: 512,
+            max_header: ByteSize::kib(64),
+            header_timeout: Duration::from_secs(10),
+            idle_timeout: Duration::from_secs(75),
+            send_timeout: Duration::from_secs(30),
         }
     }
 }

@@ -158,6 +158,15 @@ pub(crate) fn size_above_zero<'de, D: Deserializer<'de>, O: From<ByteSize>>(from
         .map(O::from)
 }
 
+/// A size of a few pages, within what the HTTP library can hold of a head.
+pub(crate) fn header_size<'de, D: Deserializer<'de>>(from: D) -> Result<ByteSize, D::Error> {
+    let fits = |size: &ByteSize| (1 << 10..=256 << 10).contains(&size.as_u64());
+    Reader::new("a size from \"1KiB\" to \"256KiB\"")
+        .text(move |text| parse_size(text).ok().filter(fits))
+        .integer(move |bytes| Some(ByteSize::b(bytes)).filter(fits))
+        .read(from)
+}
+
 /// A duration.
 pub(crate) fn duration<'de, D: Deserializer<'de>, O: From<Duration>>(from: D) -> Result<O, D::Error> {
     Reader::new(DURATION).text(|text| parse_duration(text).ok()).read(from).map(O::from)

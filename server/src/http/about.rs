@@ -227,6 +227,7 @@ pub(crate) async fn metrics_text(State(app): State<Arc<App>>) -> Response {
         }
     }
     gauge(&metrics::BODIES_BYTES, app.budget.used() as f64);
+    gauge(&metrics::CONNECTIONS, app.connections.count() as f64);
     gauge(&metrics::QUEUED, app.scheduler.queued() as f64);
     let pressure = match app.scheduler.pressure() {
         Pressure::Steady => 0.0,

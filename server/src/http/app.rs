@@ -1,6 +1,7 @@
 //! What every handler works with, and the parts of a request that many of them read.
 
 use super::budget::Budget;
+use super::door::{AdminToken, Connections, Verdict};
 use super::error::ApiError;
 use crate::load_line::LoadLine;
 use crate::metrics::Metrics;
@@ -23,8 +24,9 @@ pub(crate) struct App {
     pub(crate) metrics: Metrics,
     pub(crate) budget: Budget,
     pub(crate) readiness: Readiness,
+    pub(crate) connections: Arc<Connections>,
     /// What an admin call must bring; `None` lets everyone.
-    pub(crate) admin_token: Option<String>,
+    pub(crate) admin_token: Option<Arc<AdminToken>>,
     pub(crate) started: Instant,
 }
 
@@ -59,19 +61,16 @@ impl App {
     /// Lets an admin call through.
     ///
     /// # Errors
-    /// 401 where a token is set and the request does not bring it.
+    /// 401 where a token is set and the request does not bring it, 403 while the token's file holds none.
     pub(crate) fn admit(&self, parts: &Parts) -> Result<(), ApiError> {
         let Some(token) = &self.admin_token else { return Ok(()) };
-        let brought =
-            parts.headers.get(AUTHORIZATION).and_then(|value| value.as_bytes().strip_prefix(b"Bearer "));
-        let same = brought.is_some_and(|brought| same(brought, token.as_bytes()));
-        if same { Ok(()) } else { Err(ApiError::unauthorized()) }
+        match token.judge(parts.headers.get(AUTHORIZATION).map(|value| value.as_bytes())) {
+            Verdict::Admin => Ok(()),
+            Verdict::Missing => Err(ApiError::unauthorized("this call needs the admin token")),
+            Verdict::Wrong => Err(ApiError::unauthorized("this is not the admin token")),
+            Verdict::Shut => Err(ApiError::shut()),
+        }
     }
-}
-
-/// Compares without telling by its duration how much of a guess was right.
-fn same(a: &[u8], b: &[u8]) -> bool {
-    a.len() == b.len() && a.iter().zip(b).fold(0, |differs, (x, y)| differs | (x ^ y)) == 0
 }
 
 /// The model and version that a path names.

@@ -122,11 +122,19 @@ impl ApiError {
         ApiError::new(StatusCode::SERVICE_UNAVAILABLE, what).retry_after(Duration::from_secs(1))
     }
 
-    /// 401: an admin call without the token.
-    pub(crate) fn unauthorized() -> ApiError {
+    /// 401: an admin call without the token, or with another.
+    pub(crate) fn unauthorized(what: &str) -> ApiError {
         ApiError::new(
             StatusCode::UNAUTHORIZED,
-            "this call needs the admin token: send `Authorization: Bearer TOKEN` (server.admin_token_file)",
+            format!("{what}: send `Authorization: Bearer TOKEN` (server.admin_token_file)"),
+        )
+    }
+
+    /// 403: an admin call that no token would let in.
+    pub(crate) fn shut() -> ApiError {
+        ApiError::new(
+            StatusCode::FORBIDDEN,
+            "admin calls are shut: the file of the admin token holds none (server.admin_token_file)",
         )
     }
 

@@ -1,44 +1,70 @@
-//! Connections: accepted here, served by the router, and let go of without losing a request.
+//! The listener: connections are accepted here, as many as there may be, and let go of without losing a request.
 
+use super::connection::{Serving, connection};
+use super::door::{Connections, Tls, Underway};
 use axum::Router;
-use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
 use std::io;
-use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tower::ServiceExt;
 
-/// A request's head must be whole within this; a client that trickles it holds no connection for longer.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
+/// Where connections come in, and what they are held to.
+pub(crate) struct Door {
+    pub(crate) listener: TcpListener,
+    /// `None` where clients speak plain HTTP.
+    pub(crate) tls: Option<Arc<Tls>>,
+    pub(crate) connections: Arc<Connections>,
+    pub(crate) pace: Pace,
+}
 
-/// How long a connection may be silent before it counts as idle while the server stops.
-const IDLE: Duration = Duration::from_millis(250);
+/// How large a head may be, and how long each step of a connection may take.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pace {
+    /// Largest head of a request, in bytes.
+    pub(crate) max_header: usize,
+    /// From the first byte of a head to its last, and for a TLS handshake.
+    pub(crate) header_timeout: Duration,
+    /// Longest silence between two requests.
+    pub(crate) idle_timeout: Duration,
+    /// Longest time in which a client takes nothing of an answer.
+    pub(crate) send_timeout: Duration,
+}
 
 /// Serves connections until `stop`, then until all are answered or `grace` has passed.
 ///
 /// # Errors
 /// The listener breaks for good.
 pub(crate) async fn serve(
-    listener: TcpListener,
+    door: Door,
     router: Router,
     stop: CancellationToken,
     lead: Duration,
     grace: Duration,
 ) -> io::Result<()> {
-    let connections = TaskTracker::new();
+    let Door { listener, tls, connections, pace } = door;
+    let tasks = TaskTracker::new();
     let closing = CancellationToken::new();
+    let serving = Serving { router, tls, pace, closing: closing.clone() };
+    let take = |stream: TcpStream| {
+        let underway = Underway::new();
+        let place = connections.enter(Arc::clone(&underway));
+        let id = place.id();
+        let task = tasks.spawn(connection(stream, underway, place, serving.clone()));
+        connections.runs_as(id, task.abort_handle());
+    };
+    // Accepted, and waiting for a place: only then does an idle connection have to leave.
+    let mut waiting = None;
     let accept = async {
         loop {
             match listener.accept().await {
-                Ok((stream, _)) => {
-                    connections.spawn(connection(stream, router.clone(), closing.clone()));
-                }
+                Ok((stream, _)) => waiting = Some(stream),
                 Err(error) => accept_failed(&error).await,
+            }
+            if waiting.is_some() {
+                connections.room().await;
+                waiting.take().into_iter().for_each(take);
             }
         }
     };
@@ -46,13 +72,11 @@ pub(crate) async fn serve(
         () = accept => {}
         () = async { stop.cancelled().await; tokio::time::sleep(lead).await } => {}
     }
-    for stream in last(listener)? {
-        connections.spawn(connection(stream, router.clone(), closing.clone()));
-    }
+    waiting.into_iter().chain(last(listener)?).for_each(take);
     closing.cancel();
-    connections.close();
-    if tokio::time::timeout(grace.saturating_sub(lead), connections.wait()).await.is_err() {
-        tracing::warn!(connections = connections.len(), "the grace period is over; open connections are cut");
+    tasks.close();
+    if tokio::time::timeout(grace.saturating_sub(lead), tasks.wait()).await.is_err() {
+        tracing::warn!(connections = tasks.len(), "the grace period is over; open connections are cut");
     }
     Ok(())
 }
@@ -81,73 +105,5 @@ async fn accept_failed(error: &io::Error) {
     if !matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset) {
         tracing::warn!(%error, "cannot accept a connection");
         tokio::time::sleep(Duration::from_millis(100)).await;
-    }
-}
-
-async fn connection(stream: TcpStream, router: Router, closing: CancellationToken) {
-    // Answers are written whole; waiting to fill a packet would only add delay.
-    let _ = stream.set_nodelay(true);
-    let underway = Arc::new(Underway::default());
-    let seen = Arc::clone(&underway);
-    let service = tower::service_fn(move |request: http::Request<hyper::body::Incoming>| {
-        let (router, mark) = (router.clone(), seen.mark());
-        async move {
-            let answer = router.oneshot(request.map(axum::body::Body::new)).await;
-            drop(mark);
-            answer
-        }
-    });
-    let mut builder = hyper::server::conn::http1::Builder::new();
-    builder.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).half_close(false);
-    let served = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(service));
-    let mut served = pin!(served);
-    tokio::select! {
-        // A client that breaks off, or speaks no HTTP, is its own business.
-        result = served.as_mut() => { let _ = result; return }
-        () = closing.cancelled() => {}
-    }
-    // A request may be on its way: it is answered, and its answer closes the connection.
-    loop {
-        let before = underway.count();
-        tokio::select! {
-            result = served.as_mut() => { let _ = result; return }
-            () = tokio::time::sleep(IDLE) => {}
-        }
-        if underway.is_idle() && underway.count() == before {
-            served.as_mut().graceful_shutdown();
-            let _ = served.await;
-            return;
-        }
-    }
-}
-
-/// Requests that a connection has begun and finished.
-#[derive(Default)]
-struct Underway {
-    begun: AtomicUsize,
-    ended: AtomicUsize,
-}
-
-impl Underway {
-    fn mark(self: &Arc<Self>) -> Mark {
-        self.begun.fetch_add(1, Ordering::Relaxed);
-        Mark(Arc::clone(self))
-    }
-
-    fn count(&self) -> usize {
-        self.begun.load(Ordering::Relaxed)
-    }
-
-    fn is_idle(&self) -> bool {
-        self.begun.load(Ordering::Relaxed) == self.ended.load(Ordering::Relaxed)
-    }
-}
-
-/// One request under way on a connection, until dropped.
-struct Mark(Arc<Underway>);
-
-impl Drop for Mark {
-    fn drop(&mut self) {
-        self.0.ended.fetch_add(1, Ordering::Relaxed);
     }
 }

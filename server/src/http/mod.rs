@@ -12,6 +12,9 @@ mod budget;
 /// Reading a body within its limits.
 mod body;
 
+/// Who is let in.
+mod door;
+
 /// What every handler works with.
 mod app;
 
@@ -36,16 +39,23 @@ mod rehearse;
 /// Every route, once.
 mod routes;
 
-/// Connections.
+/// One connection.
+mod connection;
+
+/// The listener.
 mod listen;
 
 pub(crate) use app::App;
 pub(crate) use budget::Budget;
-pub(crate) use listen::serve;
+pub(crate) use door::{AdminToken, Connections, Tls, allow_open_files, follow};
+pub(crate) use listen::{Door, Pace, serve};
 pub(crate) use memory::Memory;
 pub(crate) use rehearse::rehearse;
 pub(crate) use routes::router;
 pub(crate) use wire::response::answer_json;
+
+#[cfg(test)]
+pub(crate) use wire::request::decode as decode_request;
 
 #[cfg(test)]
 mod tests;

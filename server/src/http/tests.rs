@@ -1,7 +1,7 @@
 //! The router called as axum's own examples do: requests in, answers out, no socket.
 
 use super::error::ApiError;
-use super::{App, Budget, rehearse, router};
+use super::{AdminToken, App, Budget, Connections, rehearse, router};
 use crate::config::{Batching, Load, Models};
 use crate::load_line::LoadLine;
 use crate::metrics::{self, Metrics};
@@ -67,6 +67,7 @@ fn server_under(ceiling: u64, load: Load) -> Server {
         metrics,
         budget: Budget::new(1 << 20, 1 << 19),
         readiness: Default::default(),
+        connections: Connections::new(1),
         admin_token: None,
         started: Instant::now(),
     };
@@ -273,7 +274,10 @@ async fn bodies_over_the_budget_are_429_until_others_are_done() {
 #[tokio::test]
 async fn an_admin_call_needs_the_token_where_one_is_set() {
     let mut server = loaded().await;
-    Arc::get_mut(&mut server.app).unwrap().admin_token = Some("open sesame".into());
+    let dir = temp_dir::TempDir::new().unwrap();
+    std::fs::write(dir.child("token"), "open sesame").unwrap();
+    let token = AdminToken::open(&dir.child("token")).unwrap();
+    Arc::get_mut(&mut server.app).unwrap().admin_token = Some(Arc::new(token));
     let unload = "/v2/repository/models/digits/unload";
     let response = server.call("POST", unload, "").await;
     assert_eq!(response.status(), StatusCode::UNAUTHORIZED);

@@ -8,8 +8,9 @@
 //! folder count, and of a bare `NAME.onnx` those that begin with `NAME`: where one of them changes, the model has.
 
 use super::{Fingerprint, Found, FoundVersion, ModelSettings};
+use plimsoll_engine::graph::DataFile;
 use std::fs::{self, DirEntry, Metadata};
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// The model file of a folder.
@@ -105,14 +106,14 @@ impl Found {
         self.settings = inspect(file, root, real_root).and_then(|metadata| {
             self.settings_fingerprint = Some(Fingerprint::of(&metadata));
             let shown = shown(file, root);
-            if metadata.len() > MAX_SETTINGS {
-                return Err(format!("{shown} has {} bytes, more than {MAX_SETTINGS}", metadata.len()));
+            let unreadable = |error: &dyn std::fmt::Display| format!("{shown} cannot be read: {error}");
+            let file = DataFile::open_within(file, root).map_err(|error| unreadable(&error))?;
+            if file.len() > MAX_SETTINGS {
+                return Err(format!("{shown} has {} bytes, more than {MAX_SETTINGS}", file.len()));
             }
-            let mut text = String::new();
-            let opened =
-                fs::File::open(file).and_then(|file| file.take(MAX_SETTINGS).read_to_string(&mut text));
-            opened.map_err(|error| format!("{shown} cannot be read: {error}"))?;
-            ModelSettings::read(&text, Path::new(&shown)).map_err(|error| error.to_string())
+            let read = file.whole().load().map_err(|error| unreadable(&error))?;
+            let text = std::str::from_utf8(&read).map_err(|error| unreadable(&error))?;
+            ModelSettings::read(text, Path::new(&shown)).map_err(|error| error.to_string())
         });
     }
 }

@@ -85,7 +85,9 @@ impl Served {
             cap_bytes: settings.memory_limit.map(|limit| limit.as_u64()),
         };
         let narrowing = narrowing(settings);
-        let source = Source { path: &found.file, narrowing: &narrowing, cache: defaults.cache.as_ref() };
+        let within = Some(registry.root());
+        let source =
+            Source { path: &found.file, within, narrowing: &narrowing, cache: defaults.cache.as_ref() };
         let precision = settings.precision.map_or(defaults.limits.precision, Into::into);
         let max_batch = settings.max_batch(&defaults.batching);
         let batches = (max_batch > 1).then(|| Batches::new(max_batch));

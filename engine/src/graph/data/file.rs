@@ -1,6 +1,7 @@
 //! Files that constants lie in.
 
 use super::Data;
+use super::open::{open, open_resolved};
 use serde::{Deserialize, Serialize};
 use std::fs::{File, Metadata};
 use std::io;
@@ -49,7 +50,28 @@ impl DataFile {
     /// # Errors
     /// It cannot be opened or is no regular file.
     pub fn open(path: &Path) -> io::Result<DataFile> {
-        let file = File::open(path)?;
+        DataFile::of(path, open(path)?)
+    }
+
+    /// As [`DataFile::open`] of a file that must lie in the folder `within`, links followed.
+    ///
+    /// # Errors
+    /// As [`DataFile::open`], or it lies elsewhere.
+    pub fn open_within(path: &Path, within: &Path) -> io::Result<DataFile> {
+        let resolved = path.canonicalize()?;
+        if !resolved.starts_with(within.canonicalize()?) {
+            let reason = format!("it lies outside {}, or a link leads there", within.display());
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, reason));
+        }
+        DataFile::of(path, open_resolved(&resolved)?)
+    }
+
+    /// As [`DataFile::open`] by a path without links; one that has taken a component's place since is not followed.
+    pub(crate) fn open_resolved(path: &Path) -> io::Result<DataFile> {
+        DataFile::of(path, open_resolved(path)?)
+    }
+
+    fn of(path: &Path, file: File) -> io::Result<DataFile> {
         let metadata = file.metadata()?;
         if !metadata.is_file() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file"));

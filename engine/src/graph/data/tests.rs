@@ -97,3 +97,25 @@ fn a_folder_is_no_file() {
     let dir = TempDir::new().unwrap();
     assert!(DataFile::open(dir.path()).is_err());
 }
+
+#[test]
+fn a_file_within_a_folder_is_opened_by_whatever_links_lead_there_and_no_other() {
+    use std::os::unix::fs::symlink;
+    let (dir, outside) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    std::fs::write(dir.child("in"), "in").unwrap();
+    std::fs::write(outside.child("out"), "out").unwrap();
+    std::fs::create_dir(dir.child("inner")).unwrap();
+    symlink("../in", dir.child("inner/back")).unwrap();
+    symlink(outside.child("out"), dir.child("link")).unwrap();
+    symlink(outside.path(), dir.child("folder")).unwrap();
+    let open = |name: &str| DataFile::open_within(&dir.child(name), dir.path());
+    assert_eq!(&open("in").unwrap().whole().load().unwrap()[..], b"in");
+    assert_eq!(&open("inner/back").unwrap().whole().load().unwrap()[..], b"in");
+    for name in ["link", "folder/out"] {
+        assert!(open(name).unwrap_err().to_string().contains("outside"), "{name}");
+    }
+    // What was exchanged for a link after it was found to lie inside.
+    for name in ["link", "folder/out", "inner/back"] {
+        assert!(DataFile::open_resolved(&dir.path().canonicalize().unwrap().join(name)).is_err(), "{name}");
+    }
+}

@@ -23,6 +23,7 @@ fn every_form_of_a_value_is_read() {
         body_budget = "2.5 MiB"
         request_timeout = "1m 30s"
         admin_token_file = "/run/token"
+        max_header = 2048
         [memory]
         reserve = "200MiB"
         ceiling = "2GiB"
@@ -43,6 +44,7 @@ fn every_form_of_a_value_is_read() {
     assert_eq!(config.server.body_budget, Some(ByteSize::kib(2560)));
     assert_eq!(config.server.request_timeout, Duration::from_secs(90));
     assert_eq!(config.server.admin_token_file, Some(PathBuf::from("/run/token")));
+    assert_eq!(config.server.max_header, ByteSize::kib(2));
     assert_eq!(config.memory.reserve, Reserve::Size(ByteSize::mib(200)));
     assert_eq!(config.lanes.workspace, Workspace::Size(ByteSize::mib(64)));
     assert_eq!(config.models.load, Load::Names(vec!["a".to_owned(), "b".to_owned()]));
@@ -111,6 +113,10 @@ fn a_wrong_value_names_its_place_what_was_expected_and_what_came() {
             "[server]\nshutdown_grace = \"9000y\"",
             "2:18: `shutdown_grace` in [server]: expected a duration of at most a year such as \"30s\", \
              got string \"9000y\"",
+        ),
+        (
+            "[server]\nmax_header = \"1MiB\"",
+            "2:14: `max_header` in [server]: expected a size from \"1KiB\" to \"256KiB\", got string \"1MiB\"",
         ),
         (
             "[device]\nkind = \"gpu\"",
@@ -190,6 +196,10 @@ fn values_that_contradict_each_other_are_refused_with_both() {
             "[server]\nbody_budget = \"1MiB\"",
             "server.body_budget (1.0 MiB) is less than twice server.max_body (64.0 MiB): \
              the budget must hold a body of full size and the answer to it",
+        ),
+        (
+            "[server]\ntls_key = \"key.pem\"",
+            "server.tls_key is set and server.tls_cert is not: TLS needs the certificate and its key",
         ),
         (
             "[batching]\nmax_delay = \"30s\"",

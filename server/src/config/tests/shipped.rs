@@ -62,6 +62,7 @@ fn the_reference_file_gives_the_defaults() {
     let mut config = from_file(&uncommented()).unwrap();
     // These have no default, so the file shows an example.
     assert!(config.server.admin_token_file.take().is_some());
+    assert!(config.server.tls_cert.take().is_some() && config.server.tls_key.take().is_some());
     assert!(config.memory.ceiling.take().is_some());
     assert!(config.device.kernels.take().is_some());
     assert!(config.lanes.steady.take().is_some());
