@@ -72,12 +72,17 @@ def commands(block):
         if not line.strip() or line.startswith("#"):
             continue
         command = [line]
-        while command[-1].endswith("\\"):
+        while command[-1].endswith("\\") or is_open("\n".join(command)):
             command.append(next(lines))
         if here := re.search(r"<<'?(\w+)'?", command[-1]):
             while command[-1] != here[1]:
                 command.append(next(lines))
         yield "\n".join(command)
+
+
+def is_open(command):
+    """Whether a single quote waits for its end; remarks may have some."""
+    return re.sub(r"\s#.*", "", command).count("'") % 2 == 1
 
 
 def wanted_code(command):
