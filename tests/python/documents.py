@@ -8,14 +8,17 @@ import tomllib
 from server import ROOT
 
 # What a line must begin with to be a command where a block does not say that it holds some.
-PROGRAMS = ("plimsoll", "cargo", "curl", "python", "pip", "git", "docker", "kubectl", "helm", "systemctl", "sudo", "tritonserver", "perf_analyzer", "docs/", "models/", "loadtest/", "tests/")
+PROGRAMS = (
+    "plimsoll", "cargo", "curl", "python", "pip", "git", "docker", "kubectl", "helm", "systemctl", "sudo",
+    "tritonserver", "perf_analyzer", "docs/", "models/", "loadtest/", "tests/",
+)  # fmt: skip
 ASSIGNMENT = re.compile(r"[A-Z][A-Z0-9_]*=\S* ")
 NUMBER = re.compile(r"-?\d[\d.,]*(?:e-?\d+)?(?: ?(?:bytes|[KMG]iB|ms|µs|s|%)(?!\w))?")
 TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z")
 
 
 class Block:
-    """A fenced or indented block: its language, its lines, where it begins, and the prose between it and the one before."""
+    """A fenced or indented block: language, lines, where it begins, and the prose between it and the one before."""
 
     def __init__(self, language, lines, line, before):
         self.language, self.lines, self.line, self.before = language, lines, line, before
@@ -25,7 +28,7 @@ class Block:
         return "\n".join(self.lines)
 
     def is_output(self):
-        """Whether it shows what the block before it prints: nothing is between the two, or a paragraph that ends in a colon."""
+        """Whether it shows what the block before it prints: nothing is between them, or a paragraph that ends in `:`."""
         between = self.before.strip()
         return self.language in ("text", "json") and (not between or ("\n\n" not in between and between.endswith(":")))
 
@@ -47,8 +50,10 @@ def blocks(document):
                 open_block.lines.append(line[4:])
                 continue
             open_block = None
-        if fence or (line.startswith("    ") and line.strip() and not prose[-1:] == ["\0"] and not (prose and prose[-1].strip())):
-            open_block = Block(fence[1] if fence else "indented", [] if fence else [line[4:]], number, "\n".join(prose))
+        indented = line.startswith("    ") and line.strip() and not (prose and prose[-1].strip())
+        if fence or indented:
+            language, first = (fence[1], []) if fence else ("indented", [line[4:]])
+            open_block = Block(language, first, number, "\n".join(prose))
             found.append(open_block)
             prose = []
         else:

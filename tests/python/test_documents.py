@@ -19,13 +19,14 @@ ELSEWHERE = {
     r"tests/run|\.ci/run": "is the run that this test belongs to",
     r"models/fetch|pip |python3? -m venv": "download: steps of tests/run, which this test needs",
     r"docker |kubectl |helm |sudo |systemctl ": "need an engine, a cluster or an init system: tests/ship",
-    r"(\S+=\S+ )*(plimsoll|cargo run --release --) kernels build": "needs NVIDIA's compiler: tests/run builds every kernel",
+    r"(plimsoll|cargo run --release --) kernels build": "needs NVIDIA's compiler: tests/run builds every kernel",
     r".*--device cuda": "needs a GPU: engine/src/device/cuda/tests, tests/python/test_fake_gpu.py",
     r".*selftest --models fetched-models": "takes a minute: tests/python/test_plan.py",
     r"loadtest/(overload|ceiling|batching|overhead|against)": "take minutes: run by hand for SPECIFICATION.md",
 }
 
-SERVE = re.compile(r"(\S+=\S+ )*(plimsoll|cargo run --release --) (serve|bench .*--null)\b")
+PLIMSOLL = r"(\S+=\S+ )*(plimsoll|cargo run --release --)"
+SERVE = re.compile(rf"{PLIMSOLL} (serve|bench .*--null)\b")
 MODELS = ("magika", "nudenet", "ppocr-cls", "ppocr-det", "ppocr-rec", "silero-vad")
 DOCUMENTS = docs.documents()
 
@@ -90,11 +91,11 @@ class Newcomer:
         text = command.replace("127.0.0.1:8000", self.address)
         # How long something is measured is all that differs from what is typed.
         text = re.sub(r"\bDURATION=\d+s", "DURATION=1s", text)
-        text = re.sub(r"^(plimsoll|cargo run --release --) bench\b(?!.*--(seconds|null))", r"\g<0> --seconds 0.2", text)
-        text = re.sub(r"^(\S+=\S+ )*(plimsoll|cargo run --release --) simulate\b(?!.*--(service|measure))", r"\g<0> --measure 0.1", text)
+        text = re.sub(rf"^{PLIMSOLL} bench\b(?!.*--(seconds|null))", r"\g<0> --seconds 0.2", text)
+        text = re.sub(rf"^{PLIMSOLL} simulate\b(?!.*--(service|measure))", r"\g<0> --measure 0.1", text)
         if SERVE.match(command):
             return self.serve(text)
-        if self.address in text or re.match(r"(\S+=\S+ )*(loadtest/run|plimsoll memory)|cargo run --release -- memory", text):
+        if self.address in text or re.match(rf"(\S+=\S+ )*loadtest/run|{PLIMSOLL} memory", text):
             self.needs_a_server()
         done = subprocess.run(
             ["bash", "-c", text], cwd=self.folder, env=self.environment, capture_output=True, text=True, timeout=60,
@@ -189,7 +190,8 @@ def runs_python(newcomer, block, where):
     """A program prints what the comments beside its calls of `print` say."""
     text = block.text.replace("127.0.0.1:8000", newcomer.address)
     done = subprocess.run(
-        [sys.executable, "-c", text], cwd=newcomer.folder, env=newcomer.environment, capture_output=True, text=True, timeout=60,
+        [sys.executable, "-c", text],
+        cwd=newcomer.folder, env=newcomer.environment, capture_output=True, text=True, timeout=60,
     )  # fmt: skip
     assert done.returncode == 0, f"{where}:\n{done.stderr}"
     said = re.findall(r"(?m)^ *print\(.*\)  # (.*)$", block.text)
@@ -213,7 +215,8 @@ def reads_toml(newcomer, block, where):
 
 
 def test_what_is_not_run_here_is_named_for_a_reason_that_still_holds():
-    typed = [command for document in DOCUMENTS for block in docs.blocks(document) if block.language == "sh" for command in docs.commands(block)]
+    shell = [block for document in DOCUMENTS for block in docs.blocks(document) if block.language == "sh"]
+    typed = [command for block in shell for command in docs.commands(block)]
     idle = [pattern for pattern in ELSEWHERE if not any(elsewhere(command) == pattern for command in typed)]
     assert not idle, "no document has such a command any more"
     for command in typed:
@@ -230,7 +233,9 @@ def test_each_message_that_a_document_quotes_is_one_of_the_source(document):
     for line, span in docs.spans(document):
         words = re.findall(r"[A-Za-z]{2,}", span)
         symptom = lines[line - 1].startswith("### ") and document.stem == "troubleshooting"
-        if (len(words) < 4 and not symptom) or " " not in span or docs.is_command(span) or "=" in span or span.startswith(("{", "/", "GET", "POST")):
+        if docs.is_command(span) or " " not in span or "=" in span or span.startswith(("{", "/", "GET", "POST")):
+            continue
+        if len(words) < 4 and not symptom:
             continue
         parts = [part.strip(" ;:,`") for part in re.split(r"…", span)]
         said = lambda part: part in source or (": " in part and all(half in source for half in part.split(": ")))
@@ -243,15 +248,16 @@ def test_each_key_variable_flag_command_and_metric_that_a_document_names_exists(
     known = docs.keys_of_the_configuration()
     sections = {key.split(".")[0] for key in known}
     variables = {f"PLIMSOLL_{key.replace('.', '__').upper()}" for key in known}
-    flags = (ROOT / "server/src/cli.rs").read_text() + (ROOT / "server/src/cli/simulate.rs").read_text()
-    flags += "".join(path.read_text() for path in [*(ROOT / "loadtest").iterdir(), ROOT / "models/fetch"] if path.is_file())
+    takers = [*(ROOT / "server/src").glob("cli*"), *(ROOT / "server/src/cli").iterdir(), *(ROOT / "loadtest").iterdir()]
+    flags = "".join(path.read_text() for path in [*takers, ROOT / "models/fetch"] if path.is_file())
     metrics = (ROOT / "server/src/metrics.rs").read_text()
     text = document.read_text()
     for name in re.findall(r"\bPLIMSOLL_[A-Z_]+__[A-Z_]+\b", text):
         assert name in variables or "CIELING" in name, f"{docs.name(document)}: no variable {name}"
     for line, span in docs.spans(document):
         where = f"{docs.name(document)}:{line}: `{span}`"
-        if (key := re.fullmatch(r"([a-z]+)\.([a-z_]+)", span)) and key[1] in sections and key[2] not in ("toml", "js", "onnx"):
+        key = re.fullmatch(r"([a-z]+)\.([a-z_]+)", span)
+        if key and key[1] in sections and key[2] != "toml":
             assert span in known, f"{where} is no key"
         if re.fullmatch(r"--[a-z-]+", span.split()[0]) and not span.startswith(("--gpus", "--runtime")):
             flag = span.split()[0].lstrip("-")
