@@ -28,7 +28,7 @@ const MODELS = {
 const NAMES = Object.keys(MODELS);
 
 // What the server may say no with, and nothing else: 200 or a row of its error table.
-const REFUSALS = [400, 404, 413, 422, 429, 503, 504, 507];
+const REFUSALS = [400, 404, 408, 413, 422, 429, 503, 504, 507];
 // 0 is k6's status of a request without an answer.
 const SEEN = [0, 200, ...REFUSALS, 500];
 const KINDS = ['infer', 'load', 'unload', 'bad'];
