@@ -36,7 +36,7 @@ def four(models):
 
 
 def test_models_on_demand_leave_for_each_other_and_the_process_stays_under_its_ceiling(serve, models, four):
-    server = serve(models, ceiling("192MiB", models={"load": "on_demand", "watch": False}))
+    server = serve(models, ceiling("200MiB", models={"load": "on_demand", "watch": False}))
     wanted = {}
     with Watch(server) as watch:
         for _ in range(3):
@@ -56,7 +56,7 @@ def test_a_pinned_model_stays(serve, models, four):
     pinned.mkdir()
     (models / f"{four[0]}.onnx").rename(pinned / "model.onnx")
     (pinned / "model.toml").write_text("pin = true\n")
-    server = serve(models, ceiling("192MiB", models={"load": "on_demand", "watch": False}))
+    server = serve(models, ceiling("200MiB", models={"load": "on_demand", "watch": False}))
     v2.infer(server, "pinned", ROW)
     for name in four[1:] * 2:
         v2.infer(server, name, ROW)
@@ -66,11 +66,11 @@ def test_a_pinned_model_stays(serve, models, four):
 
 
 def test_without_on_demand_nobody_leaves_and_the_refusal_says_who_could(serve, models, four):
-    server = serve(models, ceiling("192MiB", models={"load": [four[0], four[1]], "watch": False}))
+    server = serve(models, ceiling("200MiB", models={"load": [four[0], four[1]], "watch": False}))
     v2.infer(server, four[0], ROW)
     answer = server.load(four[2])
     assert answer.status == 507, answer
-    assert re.search(r"`large-2:1` needs 32 MiB, [\d.]+ [KM]iB free under the ceiling of 192 MiB", answer.error), answer.error
+    assert re.search(r"`large-2:1` needs 32 MiB, [\d.]+ [KM]iB free under the ceiling of 200 MiB", answer.error), answer.error
     for remedy in (r"`large-0:1` \(32 MiB, idle \d+ s\)", r"`large-1:1` \(32 MiB\)"):
         assert re.search("after unloading " + remedy, answer.error), "how long it has been idle, where it was asked at all"
     assert server.unload(four[0]).status == 200
@@ -87,7 +87,7 @@ def test_a_model_holds_no_more_than_its_limit(serve, models, four):
         (folder / "model.toml").write_text("\n".join(lines) + "\n")
 
     limit("20MiB")
-    server = serve(models, ceiling("192MiB", models={"load": ["double"], "watch": False}))
+    server = serve(models, ceiling("200MiB", models={"load": ["double"], "watch": False}))
     free = server.memory()["free_bytes"]
     answer = server.load("limited")
     assert answer.status == 507, answer
@@ -107,7 +107,7 @@ def test_a_model_holds_no_more_than_its_limit(serve, models, four):
 
 def test_the_process_stays_under_its_ceiling_while_a_large_model_is_loaded(serve, models):
     nets.large(models / "large.onnx", 64)
-    server = serve(models, ceiling("192MiB", models={"load": ["double"], "watch": False}))
+    server = serve(models, ceiling("200MiB", models={"load": ["double"], "watch": False}))
     with Watch(server, every=0.01) as watch:
         for _ in range(5):
             assert server.load("large").status == 200
@@ -134,7 +134,7 @@ def test_a_request_that_needs_more_than_a_steady_lane_runs_on_the_reserve(serve,
 
 def test_after_the_start_no_device_memory_is_allocated_whatever_is_asked(serve, models, four):
     lines = {"lanes": {"steady": 1, "workspace": "16KiB"}, "models": {"load": "on_demand", "watch": False}}
-    server = serve(models, ceiling("192MiB", **lines))
+    server = serve(models, ceiling("200MiB", **lines))
     start = server.memory()
     assert (start["device_allocations"], start["device_allocations_after_ready"]) == (1, 0), "the slab"
     for name in four * 2:
