@@ -32,7 +32,7 @@ def simulated(folder, *arguments, timeout=120):
 
 
 def test_what_was_said_of_runs_decides_latency_and_lanes(here):
-    (here / "plimsoll.toml").write_text(toml({"lanes": {"steady": lanes}, "memory": {"reserve": "0%"}}))
+    (here / "plimsoll.toml").write_text(toml({"lanes": {"steady": 2}, "memory": {"reserve": "0%"}}))
     every = ["--rate", "double=100", "--arrivals", "even", "--seconds", "10", "--overhead", "1ms"]
     document = simulated(here, *every, "--service", "double=1:10")
     (model,) = document["models"]
@@ -206,7 +206,7 @@ def test_the_simulation_is_near_a_real_run(tmp_path, lanes):
     the simulation does not know of: there the aim is missed."""
     nets.slow(tmp_path / "models/slow.onnx", 4)
     config = {
-        "lanes": {"steady": 2},
+        "lanes": {"steady": lanes},
         "memory": {"reserve": "0%"},
         "log": {"arrivals": "arrivals.csv"},
     }
