@@ -8,6 +8,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 
 import pytest
 from server import BIN, MODELS, ROOT, clean_environment, until
@@ -16,6 +17,16 @@ SERVICE = ROOT / "service"
 UNITS = ("plimsoll.service", "plimsoll.socket")
 READY = ["serve", "--device", "cpu", "--ceiling", "512MiB", "--models", str(MODELS)]
 tool = lambda name: pytest.mark.skipif(shutil.which(name) is None, reason=f"skipped: there is no {name}")
+
+
+# Becomes a program to which its first argument, a descriptor, is passed as systemd does it.
+PASSES = """
+import os, sys
+os.dup2(int(sys.argv[1]), 3)
+os.set_inheritable(3, True)
+os.environ |= {"LISTEN_PID": str(os.getpid()), "LISTEN_FDS": "1", "LISTEN_FDNAMES": "http"}
+os.execv(sys.argv[2], sys.argv[2:])
+"""
 
 
 def run(*command):
@@ -131,8 +142,7 @@ def test_it_tells_systemd_when_it_is_ready_and_when_it_stops(tmp_path):
 def test_it_serves_on_the_socket_that_systemd_holds(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
-        shell = f'exec 3<&{listener.fileno()}; LISTEN_PID=$$ LISTEN_FDS=1 LISTEN_FDNAMES=http exec "$0" "$@"'
-        command = ["sh", "-c", shell, BIN, *READY, "--listen", "127.0.0.1:0"]
+        command = [sys.executable, "-c", PASSES, str(listener.fileno()), BIN, *READY, "--listen", "127.0.0.1:0"]
         process = started(command, tmp_path, pass_fds=[listener.fileno()], env=clean_environment())
         try:
             code, _ = run("curl", "-sf", "--max-time", 8, f"http://127.0.0.1:{port}/v2/health/live")
