@@ -5,6 +5,7 @@
 //! crash or a hang: it goes into the corpus, `tests/fuzz`, once what it found is fixed. Stable Rust has no coverage to be
 //! guided by; the corpus is what leads into the depth.
 
+use crate::command::Random;
 use crate::config::{self, Flags};
 use crate::http::decode_request;
 use crate::repository::ModelSettings;
@@ -49,16 +50,9 @@ fn number(variable: &str, default: u64) -> u64 {
     env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
-/// xorshift64*: the same inputs for the same seed, on every machine.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: usize) -> usize {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33) as usize % end.max(1)
-    }
+/// A number below `end`, or 0 where there is none.
+fn below(random: &mut Random, end: usize) -> usize {
+    random.bits() as usize % end.max(1)
 }
 
 /// Tries the corpus as it is, then mutations of it until the time is over.
@@ -77,7 +71,7 @@ fn fuzz(target: &str, seeds: &[&str], try_one: impl Fn(&Path, &[u8])) {
         assert!(begun.elapsed() < SLOW, "{} took {:?}", at_hand.display(), begun.elapsed());
     };
     corpus.iter().for_each(|input| run(input));
-    let mut random = Random(number("FUZZ_SEED", 1).max(1));
+    let mut random = Random::new(number("FUZZ_SEED", 1));
     let (begun, seconds, mut tried) = (Instant::now(), number("FUZZ_SECONDS", 1), corpus.len());
     while begun.elapsed() < Duration::from_secs(seconds) {
         run(&mutated(&corpus, &mut random));
@@ -89,21 +83,21 @@ fn fuzz(target: &str, seeds: &[&str], try_one: impl Fn(&Path, &[u8])) {
 
 /// One of the corpus with a few changes, most often one.
 fn mutated(corpus: &[Vec<u8>], random: &mut Random) -> Vec<u8> {
-    let mut input = corpus[random.below(corpus.len())].clone();
-    for _ in 0..1 << random.below(4) {
-        let (at, len) = (random.below(input.len()), 1 + random.below(16));
+    let mut input = corpus[below(random, corpus.len())].clone();
+    for _ in 0..1 << below(random, 4) {
+        let (at, len) = (below(random, input.len()), 1 + below(random, 16));
         let end = (at + len).min(input.len());
-        match random.below(6) {
-            0 if !input.is_empty() => input[at] ^= 1 << random.below(8),
+        match below(random, 6) {
+            0 if !input.is_empty() => input[at] ^= 1 << below(random, 8),
             1 => drop(input.drain(at..end)),
             2 => input.truncate(at),
-            3 => drop(input.splice(at..at, WORDS[random.below(WORDS.len())].iter().copied())),
-            4 => drop(input.splice(at..end, WORDS[random.below(WORDS.len())].iter().copied())),
+            3 => drop(input.splice(at..at, WORDS[below(random, WORDS.len())].iter().copied())),
+            4 => drop(input.splice(at..end, WORDS[below(random, WORDS.len())].iter().copied())),
             _ => {
                 // Another's piece, which has a form of its own.
-                let other = &corpus[random.below(corpus.len())];
-                let from = random.below(other.len());
-                let to = (from + 1 + random.below(256)).min(other.len());
+                let other = &corpus[below(random, corpus.len())];
+                let from = below(random, other.len());
+                let to = (from + 1 + below(random, 256)).min(other.len());
                 input.splice(at..at, other[from..to].iter().copied());
             }
         }

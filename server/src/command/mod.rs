@@ -22,6 +22,8 @@ mod warm;
 
 use crate::cli::{Cli, Command, Kernels};
 use crate::config::ConfigError;
+#[cfg(test)]
+pub(crate) use random::Random;
 use std::io::ErrorKind;
 use std::process::ExitCode;
 

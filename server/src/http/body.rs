@@ -37,9 +37,9 @@ impl Budget {
     /// Reads a body to its end. A large one is looked at early: once its head is there and much is still to come.
     ///
     /// # Errors
-    /// What the early look says; 413 before anything is read where the length is declared, else when the limit is passed; 429 when the budget
-    /// is spent; 415 for an unknown encoding; 408 when `deadline` passes; 400 when the body breaks off or does not
-    /// decompress.
+    /// What the early look says; 413 before anything is read where the length is declared, else when the limit is
+    /// passed; 429 when the budget is spent; 415 for an unknown encoding; 408 when `deadline` passes; 400 when the body
+    /// breaks off or does not decompress.
     pub(crate) async fn receive(
         &self,
         parts: &Parts,

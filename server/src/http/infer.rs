@@ -92,7 +92,8 @@ pub(super) async fn answer(
 ) -> Result<Answered, ApiError> {
     let header_length = header_length(parts)?;
     let mut look = |head: &[u8]| foresee(app, served, head, arrived, want);
-    let early = header_length.map(|head| Early { head, look: &mut look });
+    // Only what may be read here: much JSON would keep other connections waiting.
+    let early = header_length.filter(|head| *head <= LARGE_JSON).map(|head| Early { head, look: &mut look });
     let received = app.budget.receive(parts, body, arrived + served.timeout, early).await?;
     let wire_bytes = received.wire_bytes;
     // The share of the budget goes with the inputs, which may point into the body, whatever becomes of the caller.
