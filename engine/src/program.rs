@@ -1,6 +1,7 @@
 //! A model made ready for one set of input shapes, and the workspace that a worker runs it in.
 
 use crate::arena::Arena;
+pub use crate::device::StepTime;
 pub use crate::device::Workspace;
 use crate::device::{Batch, Runnable};
 use crate::error::Error;
@@ -9,6 +10,7 @@ use crate::plan::{Plan, Report};
 use crate::slab::Reservation;
 use crate::tensor::{Shape, Tensor, volume};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// How a program computes.
 pub(crate) enum Executor {
@@ -150,6 +152,35 @@ impl Program {
         let rows = *self.shapes.first()?.first()?;
         let ports = self.shapes.iter().chain(layout.outputs.iter().map(|output| &output.shape));
         ports.map(|shape| shape.first()).all(|first| first == Some(&rows)).then_some(rows)
+    }
+
+    /// How long each step takes in a workspace that has run the program; `None` where the device does not tell, or the model
+    /// is run whole.
+    ///
+    /// # Errors
+    /// The device's.
+    pub fn step_times(&self, workspace: &mut Workspace) -> Result<Option<Vec<StepTime>>, Error> {
+        let Executor::Planned(program) = &self.executor else { return Ok(None) };
+        let Workspace { lane, host } = workspace;
+        lane.at_least(self.workspace_bytes())?;
+        host.scope(|| program.step_times(lane.as_mut(), self.arena.tick()))
+    }
+
+    /// How long runs take whose inputs and outputs stay in the device's memory, timed for as long as `limit` says; `None`
+    /// where the device has no memory of its own, or the model is run whole.
+    ///
+    /// # Errors
+    /// As for [`Program::run`].
+    pub fn resident_times(
+        &self,
+        workspace: &mut Workspace,
+        inputs: &[Tensor],
+        limit: Duration,
+    ) -> Result<Option<Vec<Duration>>, Error> {
+        self.check(inputs)?;
+        let Executor::Planned(program) = &self.executor else { return Ok(None) };
+        workspace.lane.at_least(self.workspace_bytes())?;
+        program.resident_times(workspace.lane.as_mut(), Batch::one(&inputs), self.arena.tick(), limit)
     }
 
     fn planned(

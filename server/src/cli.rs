@@ -324,9 +324,16 @@ pub(crate) struct Bench {
     /// Run tract's own plan of the model whole, to compare with
     #[arg(long)]
     pub(crate) reference: bool,
+    /// Time runs as well whose inputs and outputs stay in the GPU's memory, as tools do that do not count copies
+    #[arg(long, conflicts_with = "reference")]
+    pub(crate) resident: bool,
+    /// Time each step of the plan by itself as well, and print the slowest ten
+    #[arg(long, conflicts_with = "reference")]
+    pub(crate) steps: bool,
     /// Serve the model over HTTP until stopped, with runs that compute nothing: what a load generator then measures is
     /// the server alone
-    #[arg(long, conflicts_with_all = ["shapes", "batch", "lanes", "precision", "seconds", "reference", "json"])]
+    #[arg(long, conflicts_with_all =
+        ["shapes", "batch", "lanes", "precision", "seconds", "reference", "resident", "steps", "json"])]
     pub(crate) null: bool,
     /// With --null: address and port to listen on [default: `server.listen`, else 127.0.0.1:8000]
     #[arg(long, value_name = "ADDRESS", value_parser = address, requires = "null")]

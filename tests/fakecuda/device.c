@@ -18,6 +18,11 @@ CUresult cuInit(unsigned flags) {
     return flags ? INVALID_VALUE : SUCCESS;
 }
 
+CUresult cuDriverGetVersion(int *version) {
+    *version = 13000;
+    return SUCCESS;
+}
+
 CUresult cuGetErrorName(CUresult error, const char **name) {
     *name = error == OUT_OF_MEMORY ? "CUDA_ERROR_OUT_OF_MEMORY" : "CUDA_ERROR";
     return SUCCESS;

@@ -33,6 +33,7 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 /// A device that is ready to be used.
 #[derive(Clone)]
@@ -191,9 +192,42 @@ pub(crate) trait Device: Send + Sync {
         &self,
         graph: Graph,
         layout: plan::Layout,
-        precision: Precision,
-        threads: usize,
+        manner: Manner,
     ) -> Result<Box<dyn Prepared>, NoKernel>;
+}
+
+/// How a program is to compute.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Manner {
+    /// How numbers are stored and multiplied, on devices that know that.
+    pub(crate) precision: Precision,
+    /// Threads inside an op, on the processor.
+    pub(crate) threads: usize,
+    /// Whether the fastest of several kernels is looked for, where there are several.
+    pub(crate) tuning: bool,
+    /// Without that, which of them is taken, counted from the most promising: 0, but for tests.
+    pub(crate) nth: usize,
+}
+
+#[cfg(test)]
+impl Manner {
+    /// f32, and kernels as a rule of thumb has it.
+    pub(crate) fn plain(threads: usize) -> Manner {
+        Manner { precision: Precision::F32, threads, tuning: false, nth: 0 }
+    }
+}
+
+/// How long one step of a program takes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StepTime {
+    /// The step's name.
+    pub step: String,
+    /// Its op.
+    pub op: String,
+    /// The kernel that computes it; empty where there is one only.
+    pub kernel: String,
+    /// By itself and repeated; `None` where that cannot be told.
+    pub took: Option<Duration>,
 }
 
 /// Memory of a device.
@@ -248,6 +282,29 @@ pub(crate) trait Runnable: Send + Sync {
         outputs: &mut [Vec<Tensor>],
         now: u64,
     ) -> Result<(), Error>;
+
+    /// How long each step takes in a lane that has run the program; `None` where the device does not tell.
+    ///
+    /// # Errors
+    /// The device's.
+    fn step_times(&self, _lane: &mut dyn Lane, _now: u64) -> Result<Option<Vec<StepTime>>, Error> {
+        Ok(None)
+    }
+
+    /// How long runs take whose inputs and outputs stay in the device's memory, timed for as long as `limit` says; `None`
+    /// where the device has no memory of its own.
+    ///
+    /// # Errors
+    /// As for a run.
+    fn resident_times(
+        &self,
+        _lane: &mut dyn Lane,
+        _batch: Batch<'_>,
+        _now: u64,
+        _limit: Duration,
+    ) -> Result<Option<Vec<Duration>>, Error> {
+        Ok(None)
+    }
 }
 
 /// Where packed constants are kept between starts.

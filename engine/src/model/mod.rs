@@ -5,7 +5,7 @@ mod origin;
 pub use origin::Source;
 
 use crate::arena::Arena;
-use crate::device::{Constants, Null};
+use crate::device::{Constants, Manner, Null};
 use crate::error::{Error, shapes_text};
 use crate::fuse::{Fused, Precision, Preferences, fuse};
 use crate::graph::Graph;
@@ -30,6 +30,9 @@ pub struct Limits {
     pub precision: Precision,
     /// What a run computes. Default the model, as planned.
     pub compute: Compute,
+    /// Whether each step's kernel is the one that is measured to be the fastest, on devices that have several for it.
+    /// Default true.
+    pub tuning: bool,
 }
 
 /// What the runs of a model compute.
@@ -47,7 +50,13 @@ pub enum Compute {
 impl Default for Limits {
     fn default() -> Self {
         const SIXTEEN: NonZeroUsize = NonZeroUsize::new(16).unwrap();
-        Limits { programs: SIXTEEN, threads: 1, precision: Precision::F32, compute: Compute::Planned }
+        Limits {
+            programs: SIXTEEN,
+            threads: 1,
+            precision: Precision::F32,
+            compute: Compute::Planned,
+            tuning: true,
+        }
     }
 }
 
@@ -216,8 +225,9 @@ impl Model {
     fn planned(&self, graph: Graph, shapes: &[Shape]) -> Result<(Executor, Option<Reservation>), Error> {
         let layout = layout(&graph);
         let host = self.reserve(layout.host_bytes())?;
-        let prepared =
-            self.arena.device().prepare(graph, layout, self.preferences().precision, self.limits.threads)?;
+        let Limits { threads, tuning, .. } = self.limits;
+        let manner = Manner { precision: self.preferences().precision, threads, tuning, nth: 0 };
+        let prepared = self.arena.device().prepare(graph, layout, manner)?;
         let needed = prepared.plan().workspace_bytes;
         if let Some(lane_bytes) = self.arena.largest_workspace().filter(|bytes| needed > *bytes) {
             return Err(self.too_large(shapes, needed as usize, lane_bytes as usize));

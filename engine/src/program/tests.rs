@@ -43,7 +43,7 @@ fn program(arena: &Arc<Arena>) -> Program {
     let graph = builder.finish(&[y]);
     let layout = layout(&graph);
     let device = arena.device();
-    let prepared = device.prepare(graph, layout, crate::fuse::Precision::F32, 1).unwrap();
+    let prepared = device.prepare(graph, layout, crate::device::Manner::plain(1)).unwrap();
     let planned = prepared.finish(&device.constants(), None, &|bytes| arena.room("m", bytes)).unwrap();
     let port = |name: &str| Port { name: name.into(), dtype: DType::F32, dims: Some(vec![Dim::Fixed(4)]) };
     let signature = Arc::new(Signature { inputs: vec![port("x")], outputs: vec![port("y")] });

@@ -74,6 +74,7 @@ impl Source {
     pub(super) fn load(&self, limits: Limits, device: &Opened) -> anyhow::Result<Model> {
         let narrowing = repository::narrowing(&self.settings);
         let (path, within) = (self.file.as_path(), self.within.as_deref());
+        let limits = Limits { tuning: limits.tuning && self.settings.tuning, ..limits };
         let source = model::Source { path, within, narrowing: &narrowing, cache: None };
         Model::load(&source, &self.name, limits, Terms::default(), &Arena::unlimited_on(device))
             .with_context(|| format!("model `{}` cannot be loaded", self.name))

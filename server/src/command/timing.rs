@@ -1,8 +1,8 @@
 //! How long a program's runs take with several lanes at work at once.
 
-use anyhow::bail;
+use anyhow::{Context, bail};
 use plimsoll_engine::device::Opened;
-use plimsoll_engine::program::{Program, Workspace};
+use plimsoll_engine::program::{Program, StepTime, Workspace};
 use plimsoll_engine::tensor::Tensor;
 use std::sync::Barrier;
 use std::sync::mpsc::sync_channel;
@@ -94,6 +94,27 @@ impl Timing<'_> {
                 lanes.into_iter().map(|lane| lane.join().unwrap_or_else(|_| bail!("a lane panicked")));
             Ok(times.collect::<anyhow::Result<Vec<_>>>()?.concat())
         })
+    }
+
+    /// Times runs whose inputs and outputs stay in the device's memory.
+    ///
+    /// # Errors
+    /// A run fails, or the device has no memory of its own.
+    pub(super) fn resident(&self) -> anyhow::Result<Vec<Duration>> {
+        let times = self.program.resident_times(&mut self.warmed()?, self.inputs, self.limit)?;
+        let kind = self.device.kind();
+        times.with_context(|| {
+            format!("--resident is for a GPU: on `{kind}` inputs are not copied to a memory of its own")
+        })
+    }
+
+    /// Times each step by itself.
+    ///
+    /// # Errors
+    /// A run fails, or there are no steps.
+    pub(super) fn steps(&self) -> anyhow::Result<Vec<StepTime>> {
+        let times = self.program.step_times(&mut self.warmed()?)?;
+        times.context("--steps: the model is run whole by tract's own plan, whose steps are not known")
     }
 
     fn lane(&self, barrier: &Barrier) -> anyhow::Result<Lane> {

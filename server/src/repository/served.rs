@@ -93,7 +93,7 @@ impl Served {
         let batches = (max_batch > 1).then(|| Batches::new(max_batch));
         let most = batches.as_ref().and_then(|_| NonZeroUsize::new(Batches::programs(max_batch)));
         let programs = most.unwrap_or(defaults.limits.programs);
-        let limits = Limits { precision, programs, ..defaults.limits };
+        let limits = Limits { precision, programs, tuning: settings.tuning, ..defaults.limits };
         let model = Model::load(&source, &owner, limits, terms, arena)?;
         if model.precision() != precision {
             let (asked, used) = (precision.name(), model.precision().name());

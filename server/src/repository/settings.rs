@@ -19,6 +19,9 @@ pub(crate) const DEFAULT_PRIORITY: u8 = 5;
 pub(crate) struct ModelSettings {
     /// Number format to compute with. Default none: fp32.
     pub(crate) precision: Option<Precision>,
+    /// Whether each step's kernel is the one that is measured to be the fastest, on a GPU; a rule of thumb chooses otherwise.
+    /// Default true.
+    pub(crate) tuning: bool,
     /// Most rows that are run together, 1 to 65536. Default none: `max_batch` in `[batching]`.
     #[serde(deserialize_with = "values::count::<_, _, 1, 65536>")]
     pub(crate) max_batch: Option<usize>,
@@ -81,6 +84,7 @@ impl Default for ModelSettings {
     fn default() -> Self {
         Self {
             precision: None,
+            tuning: true,
             max_batch: None,
             max_delay: None,
             dims: BTreeMap::new(),

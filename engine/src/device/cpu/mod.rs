@@ -12,7 +12,7 @@ mod threads;
 mod weights;
 
 use super::weights::WeightStore;
-use super::{Constants, Device, Lane, Lanes, Memory, NoKernel, Prepared, Refused};
+use super::{Constants, Device, Lane, Lanes, Manner, Memory, NoKernel, Prepared, Refused};
 use crate::error::Error;
 use crate::fuse::{Precision, Preferences};
 use crate::graph::Graph;
@@ -87,9 +87,8 @@ impl Device for Cpu {
         &self,
         graph: Graph,
         layout: plan::Layout,
-        _precision: Precision,
-        threads: usize,
+        manner: Manner,
     ) -> Result<Box<dyn Prepared>, NoKernel> {
-        Ok(Box::new(program::Prepared::new(graph, layout, threads)?))
+        Ok(Box::new(program::Prepared::new(graph, layout, manner.threads)?))
     }
 }

@@ -5,17 +5,19 @@ use super::args::{Args, Kernel, Raw};
 use super::bind::bind;
 use super::block::Block;
 use super::lane::CpuLane;
+use super::threads::Threads;
 use super::weights::{Reader, bring};
 use crate::device::weights::{Packing, Piece, Wanted, WeightStore, Weights, among};
-use crate::device::{self, Batch, Constants, GiveRoom, Held, Kept, Lane, NoKernel, Runnable};
+use crate::device::{self, Batch, Constants, GiveRoom, Held, Kept, Lane, NoKernel, Runnable, StepTime};
 use crate::error::Error;
 use crate::graph::Graph;
-use crate::plan::{Layout, Operand, Place, Plan};
+use crate::plan::{Layout, Operand, Place, Plan, Step};
 use crate::tensor::Tensor;
 use smallvec::SmallVec;
 use std::any::Any;
 use std::marker::PhantomData;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// A plan made ready for the processor.
 struct CpuProgram {
@@ -138,6 +140,35 @@ impl CpuProgram {
     }
 }
 
+impl Bound {
+    /// Runs the step.
+    fn run(&self, workspace: &Block, held: &[Held<'_>], threads: &Threads) -> Result<(), Error> {
+        let resolve = |slot: &Slot| resolve(workspace, held, *slot);
+        let inputs: SmallVec<[Raw; 8]> = self.inputs.iter().map(resolve).collect();
+        let outputs: SmallVec<[Raw; 2]> = self.outputs.iter().map(resolve).collect();
+        let scratch = resolve(&self.scratch);
+        self.kernel.run(&Args { inputs: &inputs, outputs: &outputs, scratch, threads, lent: PhantomData })
+    }
+
+    /// How long the step takes on whatever its operands hold, the shortest of some runs; `None` where it refuses that.
+    fn time(&self, workspace: &Block, held: &[Held<'_>], threads: &Threads) -> Option<Duration> {
+        let (begun, mut shortest) = (Instant::now(), Duration::MAX);
+        for _ in 0..TIMED {
+            let run = Instant::now();
+            self.run(workspace, held, threads).ok()?;
+            shortest = shortest.min(run.elapsed());
+            if begun.elapsed() > LONGEST {
+                break;
+            }
+        }
+        Some(shortest)
+    }
+}
+
+/// So often a step is timed, unless that takes too long.
+const TIMED: usize = 20;
+const LONGEST: Duration = Duration::from_millis(50);
+
 impl Runnable for CpuProgram {
     fn plan(&self) -> &Plan {
         &self.plan
@@ -164,17 +195,7 @@ impl Runnable for CpuProgram {
         // Nobody moves or evicts the weights while they are held.
         let held: SmallVec<[Held<'_>; 4]> = self.weights.iter().map(|weights| weights.hold(now)).collect();
         for step in &self.steps {
-            let resolve = |slot: &Slot| resolve(workspace, &held, *slot);
-            let inputs: SmallVec<[Raw; 8]> = step.inputs.iter().map(resolve).collect();
-            let written: SmallVec<[Raw; 2]> = step.outputs.iter().map(resolve).collect();
-            let scratch = resolve(&step.scratch);
-            step.kernel.run(&Args {
-                inputs: &inputs,
-                outputs: &written,
-                scratch,
-                threads,
-                lent: PhantomData,
-            })?;
+            step.run(workspace, &held, threads)?;
         }
         for operand in &self.plan.layout.outputs {
             let at = self.offset(operand);
@@ -182,6 +203,21 @@ impl Runnable for CpuProgram {
             batch.scatter(operand.dtype, &operand.shape, place, outputs)?;
         }
         Ok(())
+    }
+
+    fn step_times(&self, lane: &mut dyn Lane, now: u64) -> Result<Option<Vec<StepTime>>, Error> {
+        let lane = (lane as &mut dyn Any).downcast_mut::<CpuLane>();
+        let Some(CpuLane { block, threads, .. }) = lane else { return Err(anothers("lane")) };
+        assert!(block.len() as u64 >= self.plan.workspace_bytes, "a workspace that is too small");
+        let held: SmallVec<[Held<'_>; 4]> = self.weights.iter().map(|weights| weights.hold(now)).collect();
+        let steps = self.steps.iter().zip(&self.plan.layout.steps);
+        let time = |(bound, step): (&Bound, &Step)| StepTime {
+            step: step.name.clone(),
+            op: step.op.name().into(),
+            kernel: String::new(),
+            took: bound.time(block, &held, threads),
+        };
+        Ok(Some(steps.map(time).collect()))
     }
 }
 

@@ -109,18 +109,23 @@ fn read(file: &Path) -> io::Result<Vec<u8>> {
     Ok(binary)
 }
 
-/// Writes a binary under another name first; returns the bytes that it takes.
+/// Writes a binary, compressed; returns the bytes that it takes.
 fn write(file: &Path, binary: &[u8]) -> io::Result<u64> {
-    if let Some(folder) = file.parent() {
-        fs::create_dir_all(folder)?;
-    }
     let mut compressed = GzEncoder::new(vec![], Compression::best());
     compressed.write_all(binary)?;
     let compressed = compressed.finish()?;
-    let unfinished = file.with_extension(format!("{}.unfinished", std::process::id()));
-    fs::write(&unfinished, &compressed)?;
-    fs::rename(&unfinished, file)?;
+    write_whole(file, &compressed)?;
     Ok(compressed.len() as u64)
+}
+
+/// Writes a file under another name first, so that nobody reads half of it.
+pub(super) fn write_whole(file: &Path, bytes: &[u8]) -> io::Result<()> {
+    if let Some(folder) = file.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    let unfinished = file.with_extension(format!("{}.unfinished", std::process::id()));
+    fs::write(&unfinished, bytes)?;
+    fs::rename(&unfinished, file)
 }
 
 #[cfg(test)]

@@ -16,6 +16,8 @@ pub(super) struct Context {
     pub(super) gpu: Gpu,
     /// Its name.
     pub(super) name: String,
+    /// The driver's version, as it counts.
+    pub(super) driver: i32,
     /// Whether its memory is that of the host.
     pub(super) integrated: bool,
     /// Where it is plugged in, as NVML knows it.
@@ -72,12 +74,14 @@ impl Context {
         }
         let integrated = attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_INTEGRATED)? != 0;
         let name = result::device::get_name(device).map_err(failed("the GPU does not say its name"))?;
+        let driver = version().map_err(failed("the driver does not say its version"))?;
         let bus = bus(device).map_err(failed("the GPU does not say where it is"))?;
         let before = if integrated { host_available_bytes() } else { nvml::used_bytes(&bus) };
         // SAFETY: the device is the driver's; what is retained here is released once, on drop.
         let raw = unsafe { result::primary_ctx::retain(device) };
         let raw = raw.map_err(failed("no context can be had on the GPU"))?;
-        let context = Context { device, raw, gpu, name, integrated, bus, before, refused: Mutex::default() };
+        let context =
+            Context { device, raw, gpu, name, driver, integrated, bus, before, refused: Mutex::default() };
         context.enter().map_err(|error| NoDevice::new(&error.to_string(), "see what nvidia-smi says"))?;
         Ok(Arc::new(context))
     }
@@ -141,6 +145,13 @@ impl Drop for Context {
 
 /// Compute capability from which on there are kernels.
 const OLDEST: u32 = 80;
+
+fn version() -> Result<i32, DriverError> {
+    let mut version = 0;
+    // SAFETY: the driver writes one number.
+    unsafe { sys::cuDriverGetVersion(&mut version) }.result()?;
+    Ok(version)
+}
 
 fn bus(device: CUdevice) -> Result<String, DriverError> {
     let mut text = [0u8; 32];

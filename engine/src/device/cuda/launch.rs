@@ -2,7 +2,8 @@
 
 use super::kernels::launch::Queue;
 use super::kernels::tile;
-use super::modules::{Function, Modules};
+use super::modules::Modules;
+use super::tuning::{Problem, Tuned, Way};
 use crate::device::NoKernel;
 use crate::device::weights::Packing;
 use crate::fuse::Precision;
@@ -61,6 +62,11 @@ pub(super) trait Kernel: Send + Sync {
         None
     }
 
+    /// The kernels that it could launch instead, where there are several.
+    fn ways(&self) -> Option<&dyn Ways> {
+        None
+    }
+
     /// Puts the step into the stream.
     ///
     /// # Safety
@@ -71,15 +77,51 @@ pub(super) trait Kernel: Send + Sync {
     unsafe fn launch(&self, on: &Operands<'_>) -> Result<(), DriverError>;
 }
 
+/// Several kernels that compute the same but for the rounding.
+pub(super) trait Ways {
+    /// What they are for.
+    fn problem(&self) -> Problem;
+
+    /// How many there are.
+    fn count(&self) -> usize;
+
+    /// One of them, as it is told from the others at every start.
+    fn way(&self, at: usize) -> Way;
+
+    /// Which one is launched.
+    fn chosen(&self) -> usize;
+
+    /// Launches that one from now on.
+    ///
+    /// # Errors
+    /// The driver's; the choice stays as it was.
+    fn choose(&self, at: usize, modules: &Modules) -> Result<(), DriverError>;
+
+    /// The kernel that is launched, and its blocks.
+    fn name(&self) -> String;
+}
+
 /// What binding a step needs to know of the device.
 #[derive(Clone, Copy)]
 pub(super) struct Binder<'a> {
     pub(super) modules: &'a Modules,
+    /// What was found out to be the fastest; `None` where it is not asked for.
+    pub(super) tuned: Option<&'a Tuned>,
+    /// Which of several kernels is taken then, counted from the most promising.
+    pub(super) nth: usize,
     /// How f32 numbers are multiplied.
     pub(super) precision: Precision,
 }
 
+/// So many kernels are tried for a step: the fastest is among them for nearly all.
+pub(super) const TRIED: usize = 10;
+
 impl Binder<'_> {
+    /// How many kernels are worth a try.
+    pub(super) fn tries(&self) -> usize {
+        if self.tuned.is_some() { TRIED } else { self.nth + 1 }
+    }
+
     /// How products of such an operand are computed.
     ///
     /// # Errors
@@ -91,14 +133,6 @@ impl Binder<'_> {
             (DType::F32, _) => Ok(tile::Precision::F32),
             (other, _) => Err(none(step, format!("an operand of {other}"))),
         }
-    }
-
-    /// A kernel by its name.
-    ///
-    /// # Errors
-    /// There is none of that name, which is a fault of ours.
-    pub(super) fn function(&self, step: &Step, name: &str) -> Result<Function, NoKernel> {
-        self.modules.get(name).map_err(|error| none(step, format!("kernel {name}: {error:?}")))
     }
 }
 

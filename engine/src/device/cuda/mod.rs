@@ -9,6 +9,7 @@
 //! | `pinned`, `staging` | host memory for copies, pinned where the driver gives that; streams |
 //! | `upload`, `weights` | constants on their way there, through bounded host memory |
 //! | `launch`, `bind` | a step of a plan → launches of kernels |
+//! | `tuning` | which kernel is the fastest for a step, once it was measured |
 //! | `lane`, `transfers`, `graphs` | workspace, stream, inputs and outputs, and what was recorded |
 //! | `program` | what a lane runs |
 //!
@@ -33,6 +34,7 @@ mod staging;
 #[cfg(test)]
 mod tests;
 mod transfers;
+mod tuning;
 mod upload;
 mod weights;
 
@@ -40,7 +42,7 @@ pub use binaries::{Binaries, Built, NotBuilt, build};
 pub use nvrtc::NotCompiled;
 
 use super::weights::WeightStore;
-use super::{Constants, Device, Lane, Lanes, Memory, NoDevice, NoKernel, Prepared, Refused};
+use super::{Constants, Device, Lane, Lanes, Manner, Memory, NoDevice, NoKernel, Prepared, Refused};
 use crate::error::Error;
 use crate::fuse::{AttentionKeys, Precision, Preferences};
 use crate::graph::Graph;
@@ -51,6 +53,7 @@ use memory::DeviceMemory;
 use modules::Modules;
 use std::io;
 use std::sync::{Arc, Mutex};
+use tuning::Tuned;
 use upload::Upload;
 
 /// Bytes that every extent and every block of a workspace starts at a multiple of: what the driver gives for its own
@@ -65,6 +68,7 @@ pub(super) struct Cuda {
 /// What everything on one GPU shares.
 struct Shared {
     modules: Modules,
+    tuned: Tuned,
     upload: Arc<Mutex<Upload>>,
     context: Arc<Context>,
 }
@@ -77,9 +81,12 @@ impl Cuda {
     pub(super) fn open(index: usize, binaries: &Binaries) -> Result<Cuda, NoDevice> {
         let context = Context::open(index)?;
         let modules = Modules::load(&context, binaries)?;
+        let tuned = Tuned::open(&context, binaries);
         let upload = Upload::new(&context);
         let upload = upload.map_err(|error| NoDevice::new(&error.to_string(), "free host memory"))?;
-        Ok(Cuda { shared: Arc::new(Shared { modules, upload: Arc::new(Mutex::new(upload)), context }) })
+        Ok(Cuda {
+            shared: Arc::new(Shared { modules, tuned, upload: Arc::new(Mutex::new(upload)), context }),
+        })
     }
 }
 
@@ -146,9 +153,8 @@ impl Device for Cuda {
         &self,
         graph: Graph,
         layout: plan::Layout,
-        precision: Precision,
-        _threads: usize,
+        manner: Manner,
     ) -> Result<Box<dyn Prepared>, NoKernel> {
-        Ok(Box::new(program::Prepared::new(&self.shared, graph, layout, precision)?))
+        Ok(Box::new(program::Prepared::new(&self.shared, graph, layout, manner)?))
     }
 }

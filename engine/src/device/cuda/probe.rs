@@ -5,8 +5,9 @@ use crate::device::NoDevice;
 use libloading::Library;
 
 /// All functions of the driver that this device calls.
-const CALLED: [&str; 38] = [
+const CALLED: [&str; 39] = [
     "cuInit",
+    "cuDriverGetVersion",
     "cuGetErrorName",
     "cuGetErrorString",
     "cuDeviceGet",

@@ -3,10 +3,9 @@
 
 use super::super::kernels::attention::{self, Pointers};
 use super::super::kernels::gemm::Strides;
-use super::super::kernels::grid::Grid;
 use super::super::kernels::pointwise::{self, Elements, Pointwise};
-use super::super::launch::{Binder, Kernel, Operands, none};
-use super::super::modules::Function;
+use super::super::launch::{Binder, Kernel, Operands, Ways, none};
+use super::choice::Choice;
 use super::refused;
 use crate::device::NoKernel;
 use crate::graph::{Additive, Attention, Binary, Instr, Src};
@@ -27,8 +26,7 @@ struct Bound {
     attention: attention::Attention,
     /// Axes of the batch beyond the two that the kernel takes: each position is a launch of its own.
     outer: Vec<Axis>,
-    grid: Grid,
-    function: Function,
+    choice: Choice<attention::Candidate>,
     mask: Mask,
 }
 
@@ -102,12 +100,14 @@ pub(super) fn bind(step: &Step, op: &Attention, binder: Binder<'_>) -> Result<Bo
         scale: additive.scale,
         zeroes: op.zeroes,
     };
-    let candidate = attention.candidates(binder.modules.gpu()).into_iter().next();
-    let candidate =
-        candidate.ok_or_else(|| none(step, format!("queries of {} elements", attention.depth)))?;
-    let function = binder.function(step, &candidate.kernel())?;
-    let grid = attention.grid(&candidate, binder.modules.gpu());
-    Ok(Box::new(Bound { attention, outer, grid, function, mask }))
+    let gpu = binder.modules.gpu();
+    let candidates = attention.candidates(gpu);
+    if candidates.is_empty() {
+        return Err(none(step, format!("queries of {} elements", attention.depth)));
+    }
+    let made = |candidate: &attention::Candidate| (candidate.kernel(), attention.grid(candidate, gpu));
+    let choice = Choice::new(step, binder, &attention, candidates, made)?;
+    Ok(Box::new(Bound { attention, outer, choice, mask }))
 }
 
 /// Where the mask comes from, and how it lies by the labels of the scores.
@@ -176,6 +176,10 @@ impl Kernel for Bound {
         if let Mask::Made(_, bytes) = self.mask { bytes } else { 0 }
     }
 
+    fn ways(&self) -> Option<&dyn Ways> {
+        Some(&self.choice)
+    }
+
     unsafe fn launch(&self, on: &Operands<'_>) -> Result<(), DriverError> {
         let mask = match &self.mask {
             Mask::None => 0,
@@ -187,6 +191,7 @@ impl Kernel for Bound {
                 on.scratch
             }
         };
+        let (_, grid, function) = self.choice.now()?;
         let launches: usize = self.outer.iter().map(|(len, _)| len).product();
         for mut launch in 0..launches {
             let mut moved = [0; SIDES];
@@ -207,7 +212,7 @@ impl Kernel for Bound {
             };
             let args = self.attention.args(&pointers);
             // SAFETY: the caller's promise; the argument is the kernel's struct.
-            unsafe { self.grid.launch(self.function.0, on.stream(), &args)? };
+            unsafe { grid.launch(function.0, on.stream(), &args)? };
         }
         Ok(())
     }

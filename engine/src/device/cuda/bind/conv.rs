@@ -3,12 +3,13 @@
 use super::super::kernels::conv::{Conv, Pixels};
 use super::super::kernels::depthwise::{self, Depthwise};
 use super::super::kernels::epilogue::{Act, Order, Pointers};
-use super::super::kernels::grid::{Gpu, Grid};
+use super::super::kernels::grid::Gpu;
 use super::super::kernels::tile::Candidate;
 use super::super::kernels::transpose_conv::{Activation, TransposeConv, Weights};
-use super::super::launch::{Binder, Kernel, Operands, none};
-use super::super::modules::Function;
+use super::super::launch::{Binder, Kernel, Operands, Ways, none};
+use super::choice::Choice;
 use super::image::{Axes, Lies, window};
+use super::product::{Scratch, within};
 use super::tail::Tail;
 use super::{float, halves, like, pack_halves, refused};
 use crate::device::NoKernel;
@@ -21,19 +22,15 @@ use cudarc::driver::result::DriverError;
 /// A convolution on the matrix units.
 struct Product {
     conv: Conv,
-    candidate: Candidate,
-    grid: Grid,
-    function: Function,
-    scratch: super::product::Scratch,
+    choice: Choice<Candidate>,
+    scratch_bytes: usize,
     tail: Tail,
 }
 
 /// One output channel an input channel.
 struct Apart {
     conv: Depthwise,
-    candidate: depthwise::Candidate,
-    grid: Grid,
-    function: Function,
+    choice: Choice<depthwise::Candidate>,
     tail: Tail,
 }
 
@@ -135,17 +132,16 @@ pub(super) fn bind(step: &Step, conv: &graph::Conv, binder: Binder<'_>) -> Resul
         operand,
         epilogue: tail.epilogue,
     };
-    let candidate = conv.candidates(&like, gpu).into_iter().next();
-    let candidate = candidate.ok_or_else(|| none(step, "no kernel that fits in shared memory"))?;
-    let grid = conv.grid(&candidate, gpu);
-    let function = binder.function(step, &candidate.kernel())?;
-    let scratch = super::product::Scratch::new(candidate.scratch(&conv.size()));
-    Ok(Box::new(Product { conv, candidate, grid, function, scratch, tail }))
+    let size = conv.size();
+    let (candidates, scratch_bytes) = within(conv.candidates(&like, gpu), &size, binder);
+    let made = |candidate: &Candidate| (candidate.kernel(), conv.grid(candidate, gpu));
+    let choice = Choice::new(step, binder, &(&conv, &like), candidates, made)?;
+    Ok(Box::new(Product { conv, choice, scratch_bytes, tail }))
 }
 
 impl Kernel for Product {
     fn scratch_bytes(&self) -> usize {
-        self.scratch.bytes()
+        self.scratch_bytes
     }
 
     fn packing(&self, input: usize) -> Option<Packing> {
@@ -164,16 +160,21 @@ impl Kernel for Product {
 
     unsafe fn launch(&self, on: &Operands<'_>) -> Result<(), DriverError> {
         let (bias, operand) = self.tail.addresses(on);
-        // SAFETY: the scratch is as large as was asked for.
-        let (partials, counters) = unsafe { self.scratch.ready(on)? };
+        let (candidate, grid, function) = self.choice.now()?;
+        // SAFETY: the scratch is as large as the largest of the candidates wants.
+        let (partials, counters) = unsafe { Scratch::of(candidate, &self.conv.size()).ready(on)? };
         let (a, b, c) = (on.inputs[0], on.inputs[1], on.outputs[0]);
         let pointers = Pointers { a, b, c, bias, operand, partials, counters };
-        let args = self.conv.args(&self.candidate, &pointers);
+        let args = self.conv.args(candidate, &pointers);
         // SAFETY: the caller's promise; the argument is the kernel's struct.
         unsafe {
-            self.grid.launch(self.function.0, on.stream(), &args)?;
+            grid.launch(function.0, on.stream(), &args)?;
             self.tail.launch(on)
         }
+    }
+
+    fn ways(&self) -> Option<&dyn Ways> {
+        Some(&self.choice)
     }
 }
 
@@ -195,11 +196,9 @@ fn apart(step: &Step, shape: Shape, gpu: &Gpu, binder: Binder<'_>) -> Result<Box
         operand,
         epilogue: tail.epilogue,
     };
-    let candidate = conv.candidates(aligned, gpu).into_iter().next();
-    let candidate = candidate.ok_or_else(|| none(step, "no kernel"))?;
-    let function = binder.function(step, &candidate.kernel())?;
-    let grid = conv.grid(&candidate, gpu);
-    Ok(Box::new(Apart { conv, candidate, grid, function, tail }))
+    let made = |candidate: &depthwise::Candidate| (candidate.kernel(), conv.grid(candidate, gpu));
+    let choice = Choice::new(step, binder, &(&conv, aligned), conv.candidates(aligned, gpu), made)?;
+    Ok(Box::new(Apart { conv, choice, tail }))
 }
 
 impl Kernel for Apart {
@@ -218,12 +217,17 @@ impl Kernel for Apart {
         let (bias, operand) = self.tail.addresses(on);
         let (a, b, c) = (on.inputs[0], on.inputs[1], on.outputs[0]);
         let pointers = Pointers { a, b, c, bias, operand, ..Pointers::default() };
-        let args = self.conv.args(&self.candidate, &pointers);
+        let (candidate, grid, function) = self.choice.now()?;
+        let args = self.conv.args(candidate, &pointers);
         // SAFETY: the caller's promise; the argument is the kernel's struct.
         unsafe {
-            self.grid.launch(self.function.0, on.stream(), &args)?;
+            grid.launch(function.0, on.stream(), &args)?;
             self.tail.launch(on)
         }
+    }
+
+    fn ways(&self) -> Option<&dyn Ways> {
+        Some(&self.choice)
     }
 }
 

@@ -1,6 +1,7 @@
 //! A step → the launcher of its kernels, made for the shapes and strides of its operands.
 
 mod attention;
+mod choice;
 mod conv;
 mod ending;
 mod image;

@@ -2,10 +2,9 @@
 
 use super::super::kernels::epilogue::Pointers;
 use super::super::kernels::gemm::{B, Gemm, Strides};
-use super::super::kernels::grid::Grid;
-use super::super::kernels::tile::Candidate;
-use super::super::launch::{Binder, Kernel, Operands, none};
-use super::super::modules::Function;
+use super::super::kernels::tile::{Candidate, Size};
+use super::super::launch::{Binder, Kernel, Operands, Ways, none};
+use super::choice::Choice;
 use super::tail::Tail;
 use super::{halves, like, pack_halves};
 use crate::device::NoKernel;
@@ -22,10 +21,8 @@ struct Multiplication {
     gemm: Gemm,
     /// How many launches, and by how many elements each further one moves in a, b, c and the operand.
     outer: SmallVec<[Axis; 2]>,
-    candidate: Candidate,
-    grid: Grid,
-    function: Function,
-    scratch: Scratch,
+    choice: Choice<Candidate>,
+    scratch_bytes: usize,
     /// Elements of a constant b that are to be f16.
     halves: Option<usize>,
     tail: Tail,
@@ -45,8 +42,27 @@ pub(super) struct Scratch {
     counters: usize,
 }
 
+/// Scratch up to here is worth a candidate that is tried.
+const SCRATCH: usize = 1 << 20;
+
+/// Those candidates that want little scratch, or no more than the most promising; and what the largest of them wants.
+pub(super) fn within(
+    mut candidates: Vec<Candidate>,
+    size: &Size,
+    binder: Binder<'_>,
+) -> (Vec<Candidate>, usize) {
+    let bytes = |candidate: &Candidate| Scratch::of(candidate, size).bytes();
+    let most = candidates.first().map_or(0, bytes).max(SCRATCH);
+    candidates.retain(|candidate| bytes(candidate) <= most);
+    candidates.truncate(binder.tries());
+    let largest = candidates.iter().map(bytes).max().unwrap_or(0);
+    (candidates, largest)
+}
+
 impl Scratch {
-    pub(super) fn new((partial_bytes, counters): (usize, usize)) -> Scratch {
+    /// What a candidate wants.
+    pub(super) fn of(candidate: &Candidate, size: &Size) -> Scratch {
+        let (partial_bytes, counters) = candidate.scratch(size);
         Scratch { partial_bytes: partial_bytes.next_multiple_of(16), counters }
     }
 
@@ -133,14 +149,12 @@ pub(super) fn bind(step: &Step, einsum: &Einsum, binder: Binder<'_>) -> Result<B
         operand: operand.map_or(0, |operand| lies(3, like(operand))),
         ..Pointers::default()
     };
-    let candidate = gemm.candidates(&pointers, gpu).into_iter().next();
-    let candidate = candidate.ok_or_else(|| none(step, "no kernel that fits in shared memory"))?;
-    let function = binder.function(step, &candidate.kernel())?;
-    let grid = gemm.grid(&candidate, gpu);
-    let scratch = Scratch::new(candidate.scratch(&gemm.size()));
+    let (candidates, scratch_bytes) = within(gemm.candidates(&pointers, gpu), &gemm.size(), binder);
+    let made = |candidate: &Candidate| (candidate.kernel(), gemm.grid(candidate, gpu));
+    let choice = Choice::new(step, binder, &(&gemm, &pointers), candidates, made)?;
     // A constant that is not packed has to be of the other operand's dtype.
     let halves = (constant && !packed && b.dtype != a.dtype).then(|| b.shape.iter().product());
-    Ok(Box::new(Multiplication { gemm, outer, candidate, grid, function, scratch, halves, tail }))
+    Ok(Box::new(Multiplication { gemm, outer, choice, scratch_bytes, halves, tail }))
 }
 
 /// Neighbouring axes of a batch as one, where all tensors step evenly through both; axes of one element left out.
@@ -209,7 +223,11 @@ impl Beside {
 
 impl Kernel for Multiplication {
     fn scratch_bytes(&self) -> usize {
-        self.scratch.bytes()
+        self.scratch_bytes
+    }
+
+    fn ways(&self) -> Option<&dyn Ways> {
+        Some(&self.choice)
     }
 
     fn packing(&self, input: usize) -> Option<Packing> {
@@ -233,6 +251,8 @@ impl Kernel for Multiplication {
     unsafe fn launch(&self, on: &Operands<'_>) -> Result<(), DriverError> {
         let (bias, operand) = self.tail.addresses(on);
         let bytes = self.gemm.precision.bytes();
+        let (candidate, grid, function) = self.choice.now()?;
+        let scratch = Scratch::of(candidate, &self.gemm.size());
         let launches: usize = self.outer.iter().map(|axis| axis.count).product();
         for mut launch in 0..launches {
             let mut moved = [0; 4];
@@ -244,8 +264,8 @@ impl Kernel for Multiplication {
                     .zip(axis.strides)
                     .for_each(|(moved, stride)| *moved += (at * stride * bytes) as u64);
             }
-            // SAFETY: the scratch is as large as was asked for; launches follow each other.
-            let (partials, counters) = unsafe { self.scratch.ready(on)? };
+            // SAFETY: the scratch is as large as the largest of the candidates wants; launches follow each other.
+            let (partials, counters) = unsafe { scratch.ready(on)? };
             let pointers = Pointers {
                 a: on.inputs[0] + moved[0],
                 b: on.inputs[1] + moved[1],
@@ -255,9 +275,9 @@ impl Kernel for Multiplication {
                 partials,
                 counters,
             };
-            let args = self.gemm.args(&self.candidate, &pointers);
+            let args = self.gemm.args(candidate, &pointers);
             // SAFETY: the caller's promise; the argument is the kernel's struct.
-            unsafe { self.grid.launch(self.function.0, on.stream(), &args)? };
+            unsafe { grid.launch(function.0, on.stream(), &args)? };
         }
         // SAFETY: the caller's promise.
         unsafe { self.tail.launch(on) }

@@ -4,7 +4,9 @@
 //! what was recorded. Host steps divide a program into parts, each recorded on its own.
 
 mod prepared;
+mod resident;
 mod run;
+mod tune;
 
 pub(super) use prepared::Prepared;
 
@@ -18,8 +20,8 @@ use crate::error::Error;
 use crate::plan::{self, Operand, Place, Plan};
 use smallvec::SmallVec;
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 /// A step's work.
 enum Work {
@@ -41,6 +43,8 @@ struct CudaProgram {
     outputs: Vec<Transfer>,
     /// Whether all inputs and outputs have places in a lane's host memory, so that their copies can be recorded too.
     staged: bool,
+    /// Whether the fastest kernels are known, or not looked for.
+    tuned: Mutex<bool>,
 }
 
 /// Work, and where its operands lie.
@@ -74,7 +78,13 @@ fn in_weights(weights: &mut Vec<Arc<Weights>>, piece: Option<Piece>) -> Slot {
 }
 
 impl CudaProgram {
-    fn new(shared: Arc<Shared>, plan: Plan, works: Vec<Work>, pieces: Vec<Piece>) -> CudaProgram {
+    fn new(
+        shared: Arc<Shared>,
+        plan: Plan,
+        works: Vec<Work>,
+        pieces: Vec<Piece>,
+        tuning: bool,
+    ) -> CudaProgram {
         static PROGRAMS: AtomicU64 = AtomicU64::new(0);
         let mut pieces = pieces.into_iter();
         let (mut steps, mut weights) = (vec![], vec![]);
@@ -103,7 +113,8 @@ impl CudaProgram {
         let parts = parts(&steps);
         let id = PROGRAMS.fetch_add(1, Ordering::Relaxed);
         let alive = Arc::new(());
-        CudaProgram { shared, id, alive, plan, steps, weights, parts, inputs, outputs, staged }
+        let tuned = Mutex::new(!tuning);
+        CudaProgram { shared, id, alive, plan, steps, weights, parts, inputs, outputs, staged, tuned }
     }
 }
 

@@ -7,9 +7,8 @@ use super::super::{ALIGNMENT, Shared};
 use super::{CudaProgram, Work, anothers};
 use crate::device::host::Host;
 use crate::device::weights::{Wanted, WeightStore};
-use crate::device::{self, Constants, GiveRoom, Kept, NoKernel, Runnable};
+use crate::device::{self, Constants, GiveRoom, Kept, Manner, NoKernel, Runnable};
 use crate::error::Error;
-use crate::fuse::Precision;
 use crate::graph::{Data, Graph, Op, ValueId};
 use crate::plan::{Constant, Layout, Place, Plan, Step, View};
 use crate::tensor::DType;
@@ -22,6 +21,8 @@ pub(in crate::device::cuda) struct Prepared {
     graph: Graph,
     plan: Plan,
     works: Vec<Work>,
+    /// Whether the fastest kernels are looked for.
+    tuning: bool,
 }
 
 impl Prepared {
@@ -33,12 +34,14 @@ impl Prepared {
         shared: &Arc<Shared>,
         graph: Graph,
         layout: Layout,
-        precision: Precision,
+        manner: Manner,
     ) -> Result<Prepared, NoKernel> {
         let failed =
             |error: Error| NoKernel { step: String::new(), op: String::new(), reason: error.to_string() };
         shared.context.enter().map_err(failed)?;
-        let binder = Binder { modules: &shared.modules, precision };
+        let tuned = manner.tuning.then_some(&shared.tuned);
+        let Manner { precision, nth, .. } = manner;
+        let binder = Binder { modules: &shared.modules, tuned, nth, precision };
         let work = |step: &Step| {
             Ok(match &step.op {
                 Op::Host(host) => Work::Host(Host::new(step, host)),
@@ -52,6 +55,7 @@ impl Prepared {
             graph,
             plan: Plan::new(layout, &scratch, ALIGNMENT),
             works,
+            tuning: manner.tuning,
         })
     }
 }
@@ -83,7 +87,7 @@ impl device::Prepared for Prepared {
         kept: Option<&Kept<'_>>,
         room: &GiveRoom<'_>,
     ) -> Result<Box<dyn Runnable>, Error> {
-        let Prepared { shared, graph, plan, works } = *self;
+        let Prepared { shared, graph, plan, works, tuning } = *self;
         let Some(store) = constants.downcast_ref::<WeightStore>() else { return Err(anothers("constants")) };
         let tables: Vec<Constant> = works
             .iter()
@@ -117,6 +121,6 @@ impl device::Prepared for Prepared {
             bring(&shared, &wanted, &readers, kept, held, places)
         })?;
         drop((wanted, readers));
-        Ok(Box::new(CudaProgram::new(shared, plan, works, pieces)))
+        Ok(Box::new(CudaProgram::new(shared, plan, works, pieces, tuning)))
     }
 }

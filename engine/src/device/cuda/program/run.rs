@@ -7,7 +7,7 @@ use super::super::launch::Operands;
 use super::super::modules::done;
 use super::super::transfers;
 use super::{Bound, CudaProgram, Part, Slot, Work, anothers};
-use crate::device::{Batch, Held, Lane, Runnable};
+use crate::device::{Batch, Held, Lane, Runnable, StepTime};
 use crate::error::Error;
 use crate::plan::Plan;
 use crate::tensor::Tensor;
@@ -17,10 +17,11 @@ use smallvec::SmallVec;
 use std::any::Any;
 use std::cell::RefCell;
 use std::sync::Arc;
+use std::time::Duration;
 
 impl CudaProgram {
     /// Puts a step into the lane's stream.
-    fn launch_step(&self, lane: &CudaLane, bases: &Bases, at: usize) -> Result<(), DriverError> {
+    pub(super) fn launch_step(&self, lane: &CudaLane, bases: &Bases, at: usize) -> Result<(), DriverError> {
         let Bound { work, inputs, outputs, scratch, table } = &self.steps[at];
         let Work::Kernel(kernel) = work else { return Ok(()) };
         let address = |slot: &Slot| bases.get(slot.base).copied().unwrap_or(0) + slot.offset;
@@ -122,6 +123,25 @@ impl CudaProgram {
         let (fault, name) = found.map_or(("a value does not suit", ""), |(fault, step)| (fault, &step.name));
         Err(Error::Run { reason: format!("node `{name}`: {fault}") })
     }
+
+    /// The lane as one of this GPU, with room enough.
+    fn own<'a>(&self, lane: &'a mut dyn Lane) -> Result<&'a mut CudaLane, Error> {
+        let lane = (lane as &mut dyn Any).downcast_mut::<CudaLane>();
+        let lane = lane.filter(|lane| Arc::ptr_eq(&lane.shared, &self.shared));
+        let Some(lane) = lane else { return Err(anothers("lane")) };
+        assert!(lane.bytes >= self.plan.workspace_bytes, "a workspace that is too small");
+        self.shared.context.enter()?;
+        Ok(lane)
+    }
+
+    fn hold(&self, now: u64) -> SmallVec<[Held<'_>; 4]> {
+        self.weights.iter().map(|weights| weights.hold(now)).collect()
+    }
+}
+
+/// The addresses that launches depend on.
+fn bases(lane: &CudaLane, held: &[Held<'_>]) -> Bases {
+    std::iter::once(lane.first).chain(held.iter().map(|held| held.first as u64)).collect()
 }
 
 impl Runnable for CudaProgram {
@@ -140,16 +160,11 @@ impl Runnable for CudaProgram {
         outputs: &mut [Vec<Tensor>],
         now: u64,
     ) -> Result<(), Error> {
-        let lane = (lane as &mut dyn Any).downcast_mut::<CudaLane>();
-        let lane = lane.filter(|lane| Arc::ptr_eq(&lane.shared, &self.shared));
-        let Some(lane) = lane else { return Err(anothers("lane")) };
-        assert!(lane.bytes >= self.plan.workspace_bytes, "a workspace that is too small");
-        self.shared.context.enter()?;
+        let lane = self.own(lane)?;
         // Nobody moves or evicts the weights while they are held.
-        let held: SmallVec<[Held<'_>; 4]> = self.weights.iter().map(|weights| weights.hold(now)).collect();
-        let mut bases: Bases = SmallVec::new();
-        bases.push(lane.first);
-        bases.extend(held.iter().map(|held| held.first as u64));
+        let held = self.hold(now);
+        let bases = bases(lane, &held);
+        self.tune(lane, &bases)?;
         let staged = self.staged_in(lane);
         for (input, transfer) in self.inputs.iter().enumerate() {
             if staged {
@@ -186,5 +201,26 @@ impl Runnable for CudaProgram {
             self.record(lane, bases);
         }
         Ok(())
+    }
+
+    fn step_times(&self, lane: &mut dyn Lane, now: u64) -> Result<Option<Vec<StepTime>>, Error> {
+        let (lane, held) = (self.own(lane)?, self.hold(now));
+        let bases = bases(lane, &held);
+        let times = self.times(lane, &bases)?;
+        // What operands held may have been no indices.
+        lane.take_flag()?;
+        Ok(Some(times))
+    }
+
+    fn resident_times(
+        &self,
+        lane: &mut dyn Lane,
+        batch: Batch<'_>,
+        now: u64,
+        limit: Duration,
+    ) -> Result<Option<Vec<Duration>>, Error> {
+        let (lane, held) = (self.own(lane)?, self.hold(now));
+        let bases = bases(lane, &held);
+        self.resident(lane, &bases, batch, limit).map(Some)
     }
 }

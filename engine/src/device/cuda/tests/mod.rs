@@ -4,8 +4,9 @@ mod others;
 mod products;
 mod staging;
 
-use crate::device::Batch;
-use crate::device::{Binaries, Opened, Room};
+use super::launch::TRIED;
+use crate::device::{Batch, Binaries, Manner, Opened, Room};
+use crate::fuse::{Precision, Preferences, fuse};
 use crate::graph::{Builder, Graph, Op, ValueId};
 use crate::plan::layout;
 use crate::tensor::{DType, Tensor};
@@ -121,12 +122,10 @@ fn tensor(rng: &mut Rng, dtype: DType, shape: &[usize]) -> Tensor {
 }
 
 /// What a device makes of the graph, run often enough to be recorded and replayed; or its refusal.
-fn run(device: &Opened, graph: &Graph, inputs: &[Tensor]) -> Result<Vec<Tensor>, String> {
+fn run(device: &Opened, graph: &Graph, inputs: &[Tensor], manner: Manner) -> Result<Vec<Tensor>, String> {
     let opened = device.device();
     let planned = layout(graph);
-    let prepared = opened
-        .prepare(graph.clone(), planned, crate::fuse::Precision::F32, 1)
-        .map_err(|error| error.to_string())?;
+    let prepared = opened.prepare(graph.clone(), planned, manner).map_err(|error| error.to_string())?;
     let room = |bytes: u64| Ok(Room::own(opened.memory(bytes).unwrap(), bytes));
     let program = prepared.finish(&opened.constants(), None, &room).map_err(|error| error.to_string())?;
     let (mut workspace, mut outputs) = (device.workspace(1).unwrap(), vec![]);
@@ -140,10 +139,37 @@ fn run(device: &Opened, graph: &Graph, inputs: &[Tensor]) -> Result<Vec<Tensor>,
     Ok(outputs)
 }
 
+/// f32 by the kernels that promise most.
+const EXACT: [Manner; 1] = [Manner { precision: Precision::F32, threads: 1, tuning: false, nth: 0 }];
+
+/// f32 and f16, by the kernels that promise most.
+const STORED: [Manner; 2] = [EXACT[0], Manner { precision: Precision::F16, ..EXACT[0] }];
+
+/// Every precision, by each of the kernels that are tried for a step, and by those that are measured to be the fastest.
+fn every() -> Vec<Manner> {
+    let precisions = [Precision::F32, Precision::Tf32, Precision::F16];
+    let of = |precision| {
+        let manner = Manner { precision, ..EXACT[0] };
+        let nth = (0..TRIED).map(move |nth| Manner { nth, ..manner });
+        nth.chain([Manner { tuning: true, ..manner }])
+    };
+    precisions.into_iter().flat_map(of).collect()
+}
+
+/// How far from what the processor computes an element may be, of the largest.
+fn tolerance(precision: Precision) -> f32 {
+    if precision == Precision::F32 { 1e-4 } else { 2e-2 }
+}
+
 /// Compares both devices on `CASES` graphs: floats within 1e-4 of the largest, all else equal.
-fn compare(name: &str, mut graph: impl FnMut(&mut Rng) -> Graph) {
+fn compare(name: &str, graph: impl FnMut(&mut Rng) -> Graph) {
+    compare_in(name, &EXACT, graph);
+}
+
+/// The same in each of those manners; in less than f32 within 2e-2 of the largest.
+fn compare_in(name: &str, manners: &[Manner], mut graph: impl FnMut(&mut Rng) -> Graph) {
     let Some(gpu) = gpu() else { return };
-    let mut worst = 0f32;
+    let mut worst = [0f32; 3];
     for seed in 0..CASES {
         let mut rng = Rng(seed * 7919 + name.len() as u64);
         let graph = graph(&mut rng);
@@ -152,34 +178,51 @@ fn compare(name: &str, mut graph: impl FnMut(&mut Rng) -> Graph) {
             .iter()
             .map(|id| tensor(&mut rng, graph.value(*id).dtype, &graph.value(*id).shape))
             .collect();
-        let told = || graph.to_string();
         // What the processor refuses, no graph of a model has.
-        let Ok(wanted) = run(&Opened::default(), &graph, &inputs) else { continue };
-        let got =
-            run(gpu, &graph, &inputs).unwrap_or_else(|error| panic!("{name} {seed}: {error}\n{}", told()));
-        for (got, wanted) in got.iter().zip(&wanted) {
-            let (a, b) = (got.as_bytes().unwrap(), wanted.as_bytes().unwrap());
-            if wanted.dtype() != DType::F32 {
-                assert_eq!(a, b, "{name} {seed}\n{}", told());
-                continue;
-            }
-            let floats = |bytes: &[u8]| -> Vec<f32> {
-                bytes.chunks_exact(4).map(|four| f32::from_le_bytes(four.try_into().unwrap())).collect()
+        let Ok(wanted) = run(&Opened::default(), &graph, &inputs, Manner::plain(1)) else { continue };
+        for manner in manners {
+            let stored = match manner.precision {
+                Precision::F16 => {
+                    let preferences = Preferences { precision: Precision::F16, ..gpu.device().preferences() };
+                    fuse(graph.clone(), &preferences).graph
+                }
+                _ => graph.clone(),
             };
-            let (a, b) = (floats(a), floats(b));
-            let largest = b.iter().filter(|x| x.is_finite()).fold(1e-6f32, |most, x| most.max(x.abs()));
-            for (at, (a, b)) in a.iter().zip(&b).enumerate() {
-                let same = a == b || a.is_nan() && b.is_nan();
-                let apart = if same { 0.0 } else { (a - b).abs() / largest };
-                let near = apart <= 1e-4;
-                assert!(
-                    near,
-                    "{name} {seed}: element {at} is {a}, not {b}, of {largest} at most\n{}",
-                    told()
-                );
-                worst = worst.max(apart);
+            let told = || format!("{name} {seed} {manner:?}\n{stored}");
+            let got = run(gpu, &stored, &inputs, *manner);
+            let got = got.unwrap_or_else(|error| panic!("{error}: {}", told()));
+            for (got, wanted) in got.iter().zip(&wanted) {
+                let apart = apart(got, wanted, tolerance(manner.precision));
+                let apart = apart.unwrap_or_else(|what| panic!("{what}: {}", told()));
+                let worst = &mut worst[manner.precision as usize];
+                *worst = worst.max(apart);
             }
         }
     }
-    println!("{name}: {CASES} cases, at most {worst:.1e} of the largest");
+    let [f32, tf32, f16] = worst;
+    println!("{name}: {CASES} cases, at most {f32:.1e} of the largest, in tf32 {tf32:.1e}, in f16 {f16:.1e}");
+}
+
+/// How far apart elements of two tensors are at most, of the largest; or which are too far.
+fn apart(got: &Tensor, wanted: &Tensor, tolerance: f32) -> Result<f32, String> {
+    let (a, b) = (got.as_bytes().unwrap(), wanted.as_bytes().unwrap());
+    if wanted.dtype() != DType::F32 {
+        return if a == b { Ok(0.0) } else { Err("bytes differ".into()) };
+    }
+    let floats = |bytes: &[u8]| -> Vec<f32> {
+        bytes.chunks_exact(4).map(|four| f32::from_le_bytes(four.try_into().unwrap())).collect()
+    };
+    let (a, b) = (floats(a), floats(b));
+    let largest = b.iter().filter(|x| x.is_finite()).fold(1e-6f32, |most, x| most.max(x.abs()));
+    let mut worst = 0f32;
+    for (at, (a, b)) in a.iter().zip(&b).enumerate() {
+        let same = a == b || a.is_nan() && b.is_nan();
+        let apart = if same { 0.0 } else { (a - b).abs() / largest };
+        // NaN is not near.
+        if apart.is_nan() || apart > tolerance {
+            return Err(format!("element {at} is {a}, not {b}, of {largest} at most"));
+        }
+        worst = worst.max(apart);
+    }
+    Ok(worst)
 }

@@ -1,6 +1,6 @@
 //! Products, convolutions and attention.
 
-use super::{Rng, compare, input};
+use super::{Rng, compare_in, every, input};
 use crate::graph::{
     Attention, Binary, Builder, Chain, Conv, Einsum, Epilogue, Image, Instr, Op, Src, Unary, ValueId, Window,
 };
@@ -86,17 +86,17 @@ fn convolution(rng: &mut Rng, transpose: bool) -> crate::graph::Graph {
 
 #[test]
 fn convolutions() {
-    compare("convolutions", |rng| convolution(rng, false));
+    compare_in("convolutions", &every(), |rng| convolution(rng, false));
 }
 
 #[test]
 fn transposed_convolutions() {
-    compare("transposed", |rng| convolution(rng, true));
+    compare_in("transposed", &every(), |rng| convolution(rng, true));
 }
 
 #[test]
 fn products() {
-    compare("products", |rng| {
+    compare_in("products", &every(), |rng| {
         let mut m = Builder::new();
         // Three labels of a batch, two of rows, one of columns, one summed over.
         let sizes = [rng.one(1, 3), rng.one(1, 3), rng.one(1, 2), rng.one(1, 40), rng.one(1, 4)];
@@ -136,7 +136,7 @@ fn products() {
 
 #[test]
 fn attention() {
-    compare("attention", |rng| {
+    compare_in("attention", &every(), |rng| {
         let mut m = Builder::new();
         let [b, h, g] = [rng.one(1, 3), rng.one(1, 3), rng.one(1, 2)];
         let [queries, keys] = [rng.one(1, 90), rng.one(1, 90)];

@@ -9,7 +9,7 @@ use super::super::staging::Staging;
 use super::super::upload::Upload;
 use super::super::{Cuda, transfers};
 use super::{Rng, kernels};
-use crate::device::{Batch, Device, Lane, Memory, Room};
+use crate::device::{Batch, Device, Lane, Manner, Memory, Room};
 use crate::graph::{Builder, Op};
 use crate::plan::layout;
 use crate::slab::Extent;
@@ -64,7 +64,7 @@ fn a_lane_without_pinned_memory_answers_alike_and_tells_of_values_that_do_not_su
     let picked = m.node("pick", Op::Gather(0), &[rows, at], DType::F32, &[2, 3]);
     let graph = m.finish(&[picked]);
     let planned = layout(&graph);
-    let prepared = gpu.prepare(graph, planned, crate::fuse::Precision::F32, 1).unwrap();
+    let prepared = gpu.prepare(graph, planned, Manner::plain(1)).unwrap();
     let room = |bytes: u64| Ok(Room::own(gpu.memory(bytes).unwrap(), bytes));
     let program = prepared.finish(&gpu.constants(), None, &room).unwrap();
     let floats: Vec<f32> = (0..15).map(|x| x as f32).collect();

@@ -1,5 +1,5 @@
 use crate::device::Batch;
-use crate::device::{Opened, Room, Workspace};
+use crate::device::{Manner, Opened, Room, Workspace};
 use crate::fuse::{AttentionKeys, Preferences, fuse};
 use crate::graph::{Binary, Builder, Chain, Einsum, Graph, Instr, Op, Src, ValueId};
 use crate::plan::layout;
@@ -115,7 +115,7 @@ fn run(graph: Graph, preferences: &Preferences, threads: usize) -> (Vec<f32>, Ve
     let ops = fused.nodes.iter().map(|node| node.op.name().to_string()).collect();
     let planned = layout(&fused);
     let device = Opened::default().device();
-    let prepared = device.prepare(fused, planned, crate::fuse::Precision::F32, threads).unwrap();
+    let prepared = device.prepare(fused, planned, Manner::plain(threads)).unwrap();
     let room = |bytes: u64| Ok(Room::own(device.memory(bytes).unwrap(), bytes));
     let program = prepared.finish(&device.constants(), None, &room).unwrap();
     let (mut workspace, mut outputs) = (Workspace::new(threads).unwrap(), vec![]);
