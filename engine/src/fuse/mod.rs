@@ -23,6 +23,7 @@ mod noops;
 mod norms;
 mod one_hot;
 mod scales;
+mod siblings;
 mod simplify;
 mod softmax;
 mod tables;
@@ -44,6 +45,8 @@ pub struct Preferences {
     pub epilogue_chains: bool,
     /// For how many keys attention is faster as one step; `None` where there is no kernel for it.
     pub attention: Option<AttentionKeys>,
+    /// Whether products of one value with several constants are faster as one. Default: false.
+    pub joined_products: bool,
     /// How numbers are stored and multiplied. Default: as f32.
     pub precision: Precision,
 }
@@ -98,6 +101,7 @@ impl Default for Preferences {
             chain_registers: 8,
             epilogue_chains: true,
             attention,
+            joined_products: false,
             precision: Precision::F32,
         }
     }
@@ -167,6 +171,8 @@ const PASSES: &[Pass] = &[
     ("epilogues", epilogues::run),
     // Last: what is done to the scores stands at the end of their product.
     ("attention", attention::run),
+    // When every product has the epilogue that it will have.
+    ("siblings", siblings::run),
     // When all steps are what they will be.
     ("halves", halves::run),
 ];

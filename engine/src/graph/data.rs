@@ -1,9 +1,11 @@
 //! The elements of a constant: in memory, still in the model's file, or made as they are read, of another constant's or
 //! of one element.
 
+mod beside;
 mod file;
 mod open;
 
+pub use beside::Part;
 use bytes::Bytes;
 use file::Stamp;
 pub use file::{DataFile, FileRange, Likeness};
@@ -31,6 +33,8 @@ pub enum Data {
     },
     /// f32 elements that are f16 in the base.
     Widened(Box<Data>),
+    /// Others side by side along their last axis: row i is made of row i of each.
+    Beside(Arc<[Part]>),
     /// One element over and over.
     Filled {
         /// Its bytes.
@@ -59,6 +63,7 @@ enum Kind {
     Numbered(usize, u64, usize),
     Scaled(Box<Kind>, u128, usize),
     Widened(Box<Kind>),
+    Beside(Vec<(Kind, usize)>),
     Filled(SmallVec<[u8; 8]>, usize),
 }
 
@@ -70,6 +75,7 @@ impl Data {
             Data::File(range) => range.len,
             Data::Scaled { base, .. } => base.len(),
             Data::Widened(base) => base.len().saturating_mul(2),
+            Data::Beside(parts) => parts.iter().map(|part| part.data.len()).sum(),
             Data::Filled { len, .. } | Data::Absent { len, .. } => *len,
         }
     }
@@ -86,6 +92,7 @@ impl Data {
             Data::File(_) | Data::Filled { .. } | Data::Absent { .. } => 0,
             Data::Scaled { base, factors, .. } => base.held_bytes() + factors.len() * 4,
             Data::Widened(base) => base.held_bytes(),
+            Data::Beside(parts) => parts.iter().map(|part| part.data.held_bytes()).sum(),
         }
     }
 
@@ -127,6 +134,7 @@ impl Data {
                     to[at * 4..at * 4 + 4].copy_from_slice(&wide.to_le_bytes());
                 }
             }
+            Data::Beside(parts) => beside::read(parts, offset, to)?,
             Data::Filled { element, .. } => {
                 let mut element = element.clone();
                 let size = element.len().max(1);
@@ -178,7 +186,11 @@ impl Data {
             Data::Filled { element, .. } if offset.is_multiple_of(element.len().max(1)) => {
                 Some(Data::Filled { element: element.clone(), len })
             }
-            Data::Scaled { .. } | Data::Widened(_) | Data::Filled { .. } | Data::Absent { .. } => None,
+            Data::Scaled { .. }
+            | Data::Widened(_)
+            | Data::Beside(_)
+            | Data::Filled { .. }
+            | Data::Absent { .. } => None,
         }
     }
 
@@ -195,16 +207,20 @@ impl Data {
                 Kind::Scaled(Box::new(base.kind()), xxh3_128(bytemuck::cast_slice(factors)), *inner)
             }
             Data::Widened(base) => Kind::Widened(Box::new(base.kind())),
+            Data::Beside(parts) => {
+                Kind::Beside(parts.iter().map(|part| (part.data.kind(), part.row)).collect())
+            }
             Data::Filled { element, len } => Kind::Filled(element.clone(), *len),
             Data::Absent { content, .. } => Kind::Content(*content),
         }
     }
 
-    /// The file that the elements lie in.
+    /// The file that the elements lie in, the first of several.
     pub fn file(&self) -> Option<&Arc<DataFile>> {
         match self {
             Data::File(range) => Some(&range.file),
             Data::Scaled { base, .. } | Data::Widened(base) => base.file(),
+            Data::Beside(parts) => parts.iter().find_map(|part| part.data.file()),
             Data::Bytes(_) | Data::Filled { .. } | Data::Absent { .. } => None,
         }
     }
@@ -228,6 +244,10 @@ impl Kind {
                 Kind::Scaled(Box::new(base.among(files)?), *factors, *inner)
             }
             Kind::Widened(base) => Kind::Widened(Box::new(base.among(files)?)),
+            Kind::Beside(parts) => {
+                let part = |(kind, row): &(Kind, usize)| Some((kind.among(files)?, *row));
+                Kind::Beside(parts.iter().map(part).collect::<Option<_>>()?)
+            }
             Kind::Content(_) | Kind::Numbered(..) | Kind::Filled(..) => self.clone(),
         })
     }

@@ -17,7 +17,7 @@ pub use attention::{Additive, Attention, Mask, Roles};
 pub use builder::Builder;
 pub use chain::{Binary, Chain, Instr, Src, Unary};
 pub use check::GraphError;
-pub use data::{Data, DataFile, FileRange, Identity, Likeness};
+pub use data::{Data, DataFile, FileRange, Identity, Likeness, Part};
 pub(crate) use dump::Text;
 pub use op::{
     Conv, Einsum, Epilogue, HostStep, Image, Norm, Op, Pad, PadMode, Pool, PoolKind, Reducer, Taps, Window,

@@ -1,7 +1,7 @@
 //! A graph as it is kept between starts: everything but the elements of large constants, which are known by where they
 //! lie in the model's files, or by their hash.
 
-use super::data::{Data, DataFile, FileRange};
+use super::data::{Data, DataFile, FileRange, Part};
 use super::{Graph, Op, ValueId};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -23,6 +23,7 @@ enum Elements {
     File { file: usize, offset: u64, len: usize },
     Scaled { base: Box<Elements>, factors: Vec<f32>, inner: usize },
     Widened(Box<Elements>),
+    Beside(Vec<(Elements, usize)>),
     Absent { content: u128, len: usize },
     Filled { element: Vec<u8>, len: usize },
 }
@@ -73,6 +74,10 @@ impl Elements {
                 inner: *inner,
             },
             Data::Widened(base) => Elements::Widened(Box::new(Elements::of(base, files)?)),
+            Data::Beside(parts) => {
+                let part = |part: &Part| Some((Elements::of(&part.data, files)?, part.row));
+                Elements::Beside(parts.iter().map(part).collect::<Option<_>>()?)
+            }
             Data::Filled { element, len } => Elements::Filled { element: element.to_vec(), len: *len },
             Data::Absent { content, len } => Elements::Absent { content: *content, len: *len },
         })
@@ -92,6 +97,13 @@ impl Elements {
                 Data::Scaled { base: Box::new(base.data(files)?), factors: factors.into(), inner }
             }
             Elements::Widened(base) => Data::Widened(Box::new(base.data(files)?)),
+            Elements::Beside(parts) => {
+                let part = |(elements, row): (Elements, usize)| {
+                    let data = elements.data(files)?;
+                    Some(Part { data, row }).filter(|part| part.data.len().is_multiple_of(part.row.max(1)))
+                };
+                Data::Beside(parts.into_iter().map(part).collect::<Option<Vec<_>>>()?.into())
+            }
             Elements::Filled { element, len } if !element.is_empty() => {
                 Data::Filled { element: element.into(), len }
             }

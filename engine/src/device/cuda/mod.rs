@@ -121,10 +121,10 @@ impl Device for Cuda {
     }
 
     fn preferences(&self) -> Preferences {
-        // Nothing is gained by steps apart, which write their scores to memory.
+        // Nothing is gained by steps apart, which write their scores to memory. A launch takes longer than a small product.
         let deepest = kernels::attention::Attention::DEPTH;
         let attention = AttentionKeys { fewest: 1, fewest_selected: 1, deepest, additive: true };
-        Preferences { attention: Some(attention), ..Preferences::default() }
+        Preferences { attention: Some(attention), joined_products: true, ..Preferences::default() }
     }
 
     fn alignment(&self) -> u64 {

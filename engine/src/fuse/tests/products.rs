@@ -339,3 +339,44 @@ fn a_transformer_block_becomes_products_a_softmax_and_norms() {
         ]
     );
 }
+
+/// Three products of one value, with bias and activation where asked for; what reads them is one chain.
+fn siblings(columns: [usize; 3], chain: bool) -> (Graph, Vec<String>) {
+    let mut m = Model::default();
+    let x = m.input(&[4, 6]);
+    let mut sum = None;
+    for n in columns {
+        let w = m.weights(&[6, n]);
+        let y = m.einsum("mk,kn->mn", x, w, &[4, n]);
+        let bias = m.weights(&[1, n]);
+        let y = m.binary(Binary::Add, y, bias);
+        let y = if chain { m.unary(Unary::Tanh, y) } else { y };
+        let w = m.weights(&[n, 5]);
+        let y = m.einsum("mk,kn->mn", y, w, &[4, 5]);
+        sum = Some(sum.map_or(y, |sum| m.binary(Binary::Add, sum, y)));
+    }
+    let preferences = Preferences { joined_products: true, ..Preferences::default() };
+    check(m.builder.finish(&[sum.unwrap()]), &preferences)
+}
+
+#[test]
+fn products_of_one_value_are_one_whose_parts_are_views() {
+    for (chain, text) in [(false, ""), (true, "+<Tanh $0>")] {
+        let (graph, _) = siblings([8, 16, 8], chain);
+        let all = nodes(&graph);
+        assert_eq!(all.iter().filter(|node| node.starts_with("Slice")).count(), 3, "{all:?}");
+        assert_eq!(all[0], format!("Einsum<mk,kn->mn>+bias{text}"));
+        assert_eq!(all.iter().filter(|node| node.starts_with("Einsum")).count(), 4, "{all:?}");
+        let joined = graph.values.iter().find(|value| *value.shape == [6, 32]);
+        assert!(joined.is_some_and(|value| value.constant.is_some()), "{graph}");
+    }
+}
+
+#[test]
+fn products_whose_parts_would_lie_askew_stay_apart() {
+    let (graph, _) = siblings([8, 8, 12], false);
+    let all = nodes(&graph);
+    assert_eq!(all.iter().filter(|node| node.starts_with("Slice")).count(), 2, "{all:?}");
+    let (graph, _) = siblings([7, 12, 9], false);
+    assert!(!nodes(&graph).iter().any(|node| node.starts_with("Slice")), "{graph}");
+}

@@ -136,6 +136,7 @@ proptest! {
             chain_registers: registers,
             epilogue_chains: operands % 2 == 0,
             attention: (registers % 3 != 0).then_some(AttentionKeys { fewest: 1, fewest_selected: 1, additive: operands % 3 == 0, ..AttentionKeys::default() }),
+            joined_products: operands % 2 == 1,
             precision: if registers % 2 == 0 { Precision::F16 } else { Precision::F32 },
         };
         check(build(&steps, outputs), &preferences);

@@ -30,7 +30,20 @@ proptest! {
         let scaled: Vec<f32> =
             values.iter().enumerate().map(|(i, x)| x * factors[(i / inner) % factors.len()]).collect();
         let widened: Vec<f32> = values.iter().map(|x| f16::from_f32(*x).to_f32()).collect();
+        // Rows of `inner` floats, and of two.
+        let rows = values.len() / inner;
+        let second: Vec<f32> = (0..rows * 2).map(|x| x as f32).collect();
+        let beside: Vec<f32> = (0..rows)
+            .flat_map(|row| values[row * inner..(row + 1) * inner].iter().chain(&second[row * 2..row * 2 + 2]))
+            .copied()
+            .collect();
+        let first = in_file.slice(0, rows * inner * 4).unwrap();
+        let parts = [
+            Part { data: first, row: inner * 4 },
+            Part { data: Data::Bytes(floats(&second).into()), row: 8 },
+        ];
         let all = [
+            (Data::Beside(parts.into()), floats(&beside)),
             (Data::Bytes(bytes.clone().into()), bytes.clone()),
             (in_file.clone(), bytes),
             (Data::Scaled { base: Box::new(in_file), factors: factors.into(), inner }, floats(&scaled)),
