@@ -170,6 +170,11 @@ impl Arena {
         &*self.device
     }
 
+    /// Whether the first run of a program does what later ones need not: its kernels are measured, its launches recorded.
+    pub fn prepares_runs(&self) -> bool {
+        self.device.prepares_runs()
+    }
+
     /// Whether what the process holds of host memory counts against the ceiling: not where the device has memory of
     /// its own.
     pub fn counts_host_memory(&self) -> bool {

@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::tensor::{DType, Shape, Tensor};
-use bytes::Bytes;
+use smallvec::SmallVec;
 
 /// The requests of one run, each with its inputs in the signature's order.
 #[derive(Clone, Copy)]
@@ -68,11 +68,16 @@ impl<'a> Batch<'a> {
         place: &[u8],
         outputs: &mut [Vec<Tensor>],
     ) -> Result<(), Error> {
-        let row_bytes = place.len() / shape.first().copied().unwrap_or(1).max(1);
-        let mut rest = place;
-        for (inputs, outputs) in self.requests.iter().zip(outputs) {
-            let mut shape = shape.clone();
-            let mut bytes = rest.len();
+        let mut division = self.division(shape, place.len());
+        division.put(place);
+        division.finish(dtype, outputs)
+    }
+
+    /// The same for an output of so many bytes that comes in parts.
+    pub(crate) fn division(self, shape: &Shape, bytes: usize) -> Division {
+        let row_bytes = bytes / shape.first().copied().unwrap_or(1).max(1);
+        let request = |inputs: &&[Tensor]| {
+            let (mut shape, mut bytes) = (shape.clone(), bytes);
             if self.shared {
                 let rows = inputs.first().and_then(|tensor| tensor.shape().first()).copied().unwrap_or(0);
                 bytes = rows * row_bytes;
@@ -80,9 +85,48 @@ impl<'a> Batch<'a> {
                     *first = rows;
                 }
             }
-            let (mine, others) = rest.split_at(bytes);
-            outputs.push(Tensor::plain(dtype, shape, Bytes::copy_from_slice(mine))?);
-            rest = others;
+            Part { shape, got: Vec::with_capacity(bytes), wanted: bytes }
+        };
+        Division { parts: self.requests.iter().map(request).collect(), at: 0 }
+    }
+}
+
+/// An output on its way to those whose rows it has.
+pub(crate) struct Division {
+    /// One for each request.
+    parts: SmallVec<[Part; 1]>,
+    /// Who gets the next byte.
+    at: usize,
+}
+
+/// A request's part of an output.
+struct Part {
+    shape: Shape,
+    got: Vec<u8>,
+    /// Bytes that it is to get.
+    wanted: usize,
+}
+
+impl Division {
+    /// Gives out the next bytes. Those behind the last request's are rows that nobody asked for.
+    pub(crate) fn put(&mut self, mut part: &[u8]) {
+        while let Some(Part { got, wanted, .. }) = self.parts.get_mut(self.at) {
+            let (mine, others) = part.split_at(part.len().min(*wanted - got.len()));
+            got.extend_from_slice(mine);
+            if others.is_empty() {
+                return;
+            }
+            (part, self.at) = (others, self.at + 1);
+        }
+    }
+
+    /// Adds to each request's outputs what it has got.
+    ///
+    /// # Errors
+    /// The bytes are not what shape and dtype say, which is a fault of ours.
+    pub(crate) fn finish(self, dtype: DType, outputs: &mut [Vec<Tensor>]) -> Result<(), Error> {
+        for (Part { shape, got, .. }, outputs) in self.parts.into_iter().zip(outputs) {
+            outputs.push(Tensor::plain(dtype, shape, got.into())?);
         }
         Ok(())
     }
@@ -108,5 +152,11 @@ mod tests {
         let mut outputs = vec![vec![]; 2];
         batch.scatter(DType::U8, &Shape::from_slice(&[4, 2]), &place, &mut outputs).unwrap();
         assert_eq!(outputs, [vec![rows(10, 1)], vec![rows(20, 2)]]);
+        for part in 1..9 {
+            let (mut division, mut parts) = (batch.division(&Shape::from_slice(&[4, 2]), 8), vec![vec![]; 2]);
+            place.chunks(part).for_each(|part| division.put(part));
+            division.finish(DType::U8, &mut parts).unwrap();
+            assert_eq!(parts, outputs, "in parts of {part} bytes");
+        }
     }
 }

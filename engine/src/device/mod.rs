@@ -158,6 +158,11 @@ pub(crate) trait Device: Send + Sync {
     /// Whether it can store and multiply numbers so.
     fn computes_in(&self, precision: Precision) -> bool;
 
+    /// Whether the first run of a program does what later ones need not.
+    fn prepares_runs(&self) -> bool {
+        false
+    }
+
     /// What it does well, for the passes of [`crate::fuse`].
     fn preferences(&self) -> Preferences;
 

@@ -120,6 +120,10 @@ impl Device for Cuda {
         true
     }
 
+    fn prepares_runs(&self) -> bool {
+        true
+    }
+
     fn preferences(&self) -> Preferences {
         // Nothing is gained by steps apart, which write their scores to memory. A launch takes longer than a small product.
         let deepest = kernels::attention::Attention::DEPTH;

@@ -92,6 +92,10 @@ impl Functions for Modules {
     fn function(&self, name: &'static str) -> Result<CUfunction, DriverError> {
         self.get(name).map(|function| function.0)
     }
+
+    fn dependent(&self) -> bool {
+        self.context.gpu.capability >= 90
+    }
 }
 
 impl Drop for Modules {

@@ -5,7 +5,7 @@ use crate::device::NoDevice;
 use libloading::Library;
 
 /// All functions of the driver that this device calls.
-const CALLED: [&str; 39] = [
+const CALLED: [&str; 38] = [
     "cuInit",
     "cuDriverGetVersion",
     "cuGetErrorName",
@@ -43,7 +43,6 @@ const CALLED: [&str; 39] = [
     "cuGraphLaunch",
     "cuGraphExecDestroy",
     "cuGraphDestroy",
-    "cuLaunchKernel",
     "cuLaunchKernelEx",
 ];
 

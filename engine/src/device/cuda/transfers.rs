@@ -88,24 +88,29 @@ pub(super) fn bring(
     stream.wait()
 }
 
-/// Copies bytes from an address in pieces.
+/// Copies so many bytes from an address in pieces, which `take` gets in order: each while the next one is on its way.
 ///
 /// # Errors
 /// The driver's, and what went wrong in the stream before.
 pub(super) fn fetch(
     from: CUdeviceptr,
-    bytes: &mut [u8],
+    bytes: usize,
     staging: &mut Staging,
     stream: &Stream,
+    mut take: impl FnMut(&[u8]),
 ) -> Result<(), Error> {
-    let room = staging.len() - FLAGS_BYTES;
-    for (at, part) in bytes.chunks_mut(room.max(1)).enumerate() {
-        let staged = &mut staging.bytes()[FLAGS_BYTES..][..part.len()];
-        // SAFETY: the caller's address has so many bytes; the stream is waited for at once.
-        unsafe { result::memcpy_dtoh_async(staged, from + (at * room) as u64, stream.raw()) }
-            .map_err(failure)?;
+    let half = ((staging.len() - FLAGS_BYTES) / 2).max(1);
+    let (mut ready, mut at) = (0..0, 0);
+    for first in (0..bytes).step_by(half) {
+        let len = half.min(bytes - first);
+        let staged = FLAGS_BYTES + at * half..FLAGS_BYTES + at * half + len;
+        let place = &mut staging.bytes()[staged.clone()];
+        // SAFETY: the caller's address has so many bytes, and the half is not read before the stream is waited for.
+        unsafe { result::memcpy_dtoh_async(place, from + first as u64, stream.raw()) }.map_err(failure)?;
+        take(&staging.bytes()[ready]);
         stream.wait()?;
-        part.copy_from_slice(staged);
+        (ready, at) = (staged, 1 - at);
     }
+    take(&staging.bytes()[ready]);
     Ok(())
 }

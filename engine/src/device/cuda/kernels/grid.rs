@@ -48,6 +48,24 @@ impl Grid {
         stream: CUstream,
         args: &A,
     ) -> Result<(), DriverError> {
+        // SAFETY: the caller's promise.
+        unsafe { self.launch_by(function, [self.threads, 1], stream, args) }
+    }
+
+    /// The same, where a block's threads are counted along x and y.
+    ///
+    /// # Safety
+    /// As for [`Grid::launch`].
+    ///
+    /// # Errors
+    /// The driver's.
+    pub(super) unsafe fn launch_by<A: Copy>(
+        &self,
+        function: CUfunction,
+        threads: [u32; 2],
+        stream: CUstream,
+        args: &A,
+    ) -> Result<(), DriverError> {
         if self.blocks.contains(&0) {
             return Ok(());
         }
@@ -70,8 +88,8 @@ impl Grid {
             gridDimX: self.blocks[0],
             gridDimY: self.blocks[1],
             gridDimZ: self.blocks[2],
-            blockDimX: self.threads,
-            blockDimY: 1,
+            blockDimX: threads[0],
+            blockDimY: threads[1],
             blockDimZ: 1,
             sharedMemBytes: self.shared_bytes,
             hStream: stream,

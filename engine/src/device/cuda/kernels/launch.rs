@@ -1,8 +1,8 @@
 //! What launchers share: kernels by name, where launches go, and what no kernel here can do.
 
-use cudarc::driver::result::{DriverError, launch_kernel};
+use super::grid::Grid;
+use cudarc::driver::result::DriverError;
 use cudarc::driver::sys::{CUdeviceptr, CUfunction, CUstream};
-use std::ffi::c_void;
 
 /// Kernels that have been loaded.
 pub(crate) trait Functions {
@@ -11,6 +11,9 @@ pub(crate) trait Functions {
     /// # Errors
     /// It is not loaded.
     fn function(&self, name: &'static str) -> Result<CUfunction, DriverError>;
+
+    /// Whether a launch may begin before the one ahead of it in the stream is done: kernels wait by themselves then.
+    fn dependent(&self) -> bool;
 }
 
 /// Where launches go.
@@ -98,10 +101,10 @@ impl Queue<'_> {
             return Ok(());
         }
         let function = self.functions.function(kernel)?;
-        let mut params = [std::ptr::from_ref(args).cast_mut().cast::<c_void>()];
-        let (grid, block) = ((grid, 1, 1), (block.0, block.1, 1));
-        // SAFETY: the caller's promise; the driver copies the parameter before it returns.
-        unsafe { launch_kernel(function, grid, block, shared_bytes, self.stream, &mut params) }
+        let dependent = self.functions.dependent();
+        let grid = Grid { blocks: [grid, 1, 1], shared_bytes, dependent, ..Grid::default() };
+        // SAFETY: the caller's promise.
+        unsafe { grid.launch_by(function, [block.0, block.1], self.stream, args) }
     }
 }
 

@@ -70,13 +70,11 @@ struct Parameter {
     }
 };
 
-// Of elements whose scale and shift lie so many apart.
+// With scale and shift at hand.
 template <class T, int V>
 __device__ __forceinline__ void finish(
-    f32 (&x)[V], const f32 (&mean)[V], const f32 (&factor)[V], const u32 (&at)[4], u32 scale_step,
-    u32 shift_step, const NormArgs &args) {
-    Parameter<T, V> scale(args.scale, at[2], scale_step, args.wide);
-    Parameter<T, V> shift(args.shift, at[3], shift_step, args.wide);
+    f32 (&x)[V], const f32 (&mean)[V], const f32 (&factor)[V], u32 to, const Parameter<T, V> &scale,
+    const Parameter<T, V> &shift, const NormArgs &args) {
 #pragma unroll
     for (int v = 0; v < V; v++) x[v] = (x[v] - mean[v]) * factor[v];
     if (args.scale)
@@ -85,7 +83,17 @@ __device__ __forceinline__ void finish(
     if (args.shift)
 #pragma unroll
         for (int v = 0; v < V; v++) x[v] += shift.at(v);
-    store((T *)args.out + at[1], x);
+    store((T *)args.out + to, x);
+}
+
+// Of elements whose scale and shift lie so many apart.
+template <class T, int V>
+__device__ __forceinline__ void finish(
+    f32 (&x)[V], const f32 (&mean)[V], const f32 (&factor)[V], const u32 (&at)[4], u32 scale_step,
+    u32 shift_step, const NormArgs &args) {
+    Parameter<T, V> scale(args.scale, at[2], scale_step, args.wide);
+    Parameter<T, V> shift(args.shift, at[3], shift_step, args.wide);
+    finish<T, V>(x, mean, factor, at[1], scale, shift, args);
 }
 
 // Of elements of one result.
@@ -97,6 +105,36 @@ __device__ __forceinline__ void finish(
     for (int v = 0; v < V; v++) means[v] = mean, factors[v] = factor;
     u32 scale_step = args.fold.folded.strides[0][2], shift_step = args.fold.folded.strides[0][3];
     finish<T>(x, means, factors, at, scale_step, shift_step, args);
+}
+
+// Rows of a pack a thread: scale and shift come while the row is summed up.
+template <class T, int V>
+__device__ __forceinline__ void short_rows(const NormArgs &args) {
+    __shared__ f32 shared[32];
+    const Fold<4> &fold = args.fold;
+    Row own(fold, blockIdx.x);
+    u32 row[4] = {}, at[4], i = own.lane * V;
+    locate(row, own.number, fold.kept);
+    element<V>(at, row, i, fold);
+    bool mine = i < fold.count;
+    Pack<T, V> pack;
+    if (mine) pack = *(const Pack<T, V> *)((const T *)args.x + at[0]);
+    const u32 *steps = fold.folded.strides[0];
+    Parameter<T, V> scale(mine ? args.scale : 0, at[2], steps[2], args.wide);
+    Parameter<T, V> shift(mine ? args.shift : 0, at[3], steps[3], args.wide);
+    f32 x[V] = {}, means[V], factors[V], sum = 0, squares = 0, mean = 0;
+    if (mine) unpack(x, pack);
+#pragma unroll
+    for (int v = 0; v < V; v++) sum += x[v];
+    if (args.center) mean = among(sum, fold.lanes, shared, Sum()) * args.inverse_count;
+#pragma unroll
+    for (int v = 0; v < V; v++) squares += (x[v] - mean) * (x[v] - mean);
+    squares = among(mine ? squares : 0, fold.lanes, shared, Sum());
+    f32 factor = rsqrtf(squares * args.inverse_count + args.epsilon);
+    if (!own.live || !mine) return;
+#pragma unroll
+    for (int v = 0; v < V; v++) means[v] = mean, factors[v] = factor;
+    finish<T, V>(x, means, factors, at[1], scale, shift, args);
 }
 
 template <class T, int V, int K>
@@ -220,11 +258,11 @@ __device__ __forceinline__ void columns(const NormArgs &args) {
     }
 
 NORM(rows_f32_1_8, (1024), (rows<f32, 1, 8>))
-NORM(rows_f32_4_1, (1024), (rows<f32, 4, 1>))
+NORM(rows_f32_4_1, (1024), (short_rows<f32, 4>))
 NORM(rows_f32_4_2, (1024), (rows<f32, 4, 2>))
 NORM(rows_f32_4_8, (1024), (rows<f32, 4, 8>))
 NORM(rows_f16_1_8, (1024, 1), (rows<f16, 1, 8>))
-NORM(rows_f16_8_1, (1024), (rows<f16, 8, 1>))
+NORM(rows_f16_8_1, (1024), (short_rows<f16, 8>))
 NORM(rows_f16_8_2, (1024), (rows<f16, 8, 2>))
 NORM(rows_f16_8_4, (1024), (rows<f16, 8, 4>))
 NORM(long_f32_1, (1024), (long_rows<f32, 1>))

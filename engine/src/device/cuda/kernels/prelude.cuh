@@ -6,6 +6,8 @@
 // its arguments by value, allocates nothing and synchronizes with nothing, so each launch may be captured in
 // a graph.
 
+#include "dependent.cuh"
+
 typedef unsigned char u8;
 typedef unsigned short u16;
 typedef unsigned int u32;
@@ -17,9 +19,16 @@ typedef long long i64;
 typedef float f32;
 typedef double f64;
 
-// A kernel by its plain name, its arguments by value where they can be indexed.
+// A kernel by its plain name, its arguments by value where they can be indexed. It touches nothing before the
+// launches ahead of it are done; the one behind it may come as soon as all of its blocks have begun.
 #define KERNEL(bounds, name, Args) \
-    extern "C" __global__ void __launch_bounds__ bounds name(const __grid_constant__ Args args)
+    __device__ __forceinline__ void name##_body(const Args &args); \
+    extern "C" __global__ void __launch_bounds__ bounds name(const __grid_constant__ Args args) { \
+        wait_for_previous(); \
+        let_next_start(); \
+        name##_body(args); \
+    } \
+    __device__ __forceinline__ void name##_body(const Args &args)
 
 struct f16 {
     u16 bits;

@@ -1,5 +1,6 @@
 // Instructions that CUDA C++ has no word for without its headers. f16 is handled as its bits.
 #pragma once
+#include "dependent.cuh"
 
 typedef unsigned int u32;
 typedef unsigned long long u64;
@@ -84,20 +85,6 @@ __device__ __forceinline__ u32 to_halves(float low, float high) {
 }
 __device__ __forceinline__ float low_half(u32 x) { return from_half((u16)x); }
 __device__ __forceinline__ float high_half(u32 x) { return from_half((u16)(x >> 16)); }
-
-// Programmatic dependent launch (sm_90 on; nothing elsewhere): the next kernel of the stream may start, and
-// this one waits here until all before it are done and what they wrote is seen. What comes before the wait
-// must touch constants alone. A kernel that never waits must not be launched with the attribute.
-__device__ __forceinline__ void let_next_start() {
-#if __CUDA_ARCH__ >= 900
-    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-#endif
-}
-__device__ __forceinline__ void wait_for_previous() {
-#if __CUDA_ARCH__ >= 900
-    asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
-}
 
 // All blocks of a cluster meet: they come, and go on when all have come. What was written to shared memory
 // before is seen after. Clusters exist from sm_90 on.

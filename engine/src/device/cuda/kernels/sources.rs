@@ -38,7 +38,8 @@ const SOURCES: [Source; 17] = [
 ];
 
 /// What they include.
-const HEADERS: [(&str, &str); 7] = [
+const HEADERS: [(&str, &str); 8] = [
+    ("dependent.cuh", include_str!("dependent.cuh")),
     ("ptx.cuh", include_str!("ptx.cuh")),
     ("div.cuh", include_str!("div.cuh")),
     ("epilogue.cuh", include_str!("epilogue.cuh")),

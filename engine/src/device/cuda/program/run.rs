@@ -105,8 +105,9 @@ impl CudaProgram {
         stream.wait()?;
         let staging = RefCell::new(staging);
         let bring = |at: usize, bytes: usize| {
-            let mut fetched = vec![0; bytes];
-            transfers::fetch(inputs[at], &mut fetched, &mut staging.borrow_mut(), stream)?;
+            let mut fetched = Vec::with_capacity(bytes);
+            let take = |part: &[u8]| fetched.extend_from_slice(part);
+            transfers::fetch(inputs[at], bytes, &mut staging.borrow_mut(), stream, take)?;
             Ok(fetched.into())
         };
         host.run(bring, |at, made| transfers::bring(made, outputs[at], &mut staging.borrow_mut(), stream))
@@ -191,10 +192,11 @@ impl Runnable for CudaProgram {
                 let place = &lane.staging.bytes()[transfer.staged..transfer.staged + transfer.bytes];
                 batch.scatter(operand.dtype, &operand.shape, place, outputs)?;
             } else {
-                let mut bytes = vec![0; transfer.bytes];
+                let mut division = batch.division(&operand.shape, transfer.bytes);
                 let from = lane.first + transfer.offset as u64;
-                transfers::fetch(from, &mut bytes, &mut lane.staging, &lane.stream)?;
-                batch.scatter(operand.dtype, &operand.shape, &bytes, outputs)?;
+                let take = |part: &[u8]| division.put(part);
+                transfers::fetch(from, transfer.bytes, &mut lane.staging, &lane.stream, take)?;
+                division.finish(operand.dtype, outputs)?;
             }
         }
         if !known {
