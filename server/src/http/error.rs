@@ -192,7 +192,7 @@ impl From<EngineError> for ApiError {
             EngineError::DoesNotFit(_) | EngineError::TooLarge { .. } => {
                 ApiError::new(StatusCode::INSUFFICIENT_STORAGE, error.to_string())
             }
-            EngineError::Workspace { .. } => {
+            EngineError::Workspace { .. } | EngineError::PreparedWorkspace { .. } => {
                 ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, error.to_string())
             }
             // A program was made for these shapes, and what it gives up on are the values: an index beyond a table,
