@@ -168,6 +168,7 @@ fn describe(app: &App) {
         lanes = lanes.steady.lanes,
         lane = %size(slab.steady.iter().map(|lane| lane.bytes).max().unwrap_or(0)),
         burst_lanes = lanes.burst.lanes,
+        burst_lane = %size(slab.burst.iter().map(|lane| lane.bytes).max().unwrap_or(0)),
         reserve = %size(slab.reserve.bytes),
         "the load line"
     );
