@@ -36,6 +36,13 @@ def test_check_prints_what_fits_and_what_is_left(here):
     assert {"ceiling", "process", "headroom", "slab", "weights", "lanes", "reserve", "free"} <= rows.keys()
 
 
+def test_check_logs_what_is_to_be_looked_at_unless_it_is_told_to_say_more(here):
+    assert ended(run("check", cwd=here), 0).stderr == ""
+    assert "loaded model=" in ended(run("check", cwd=here, env={"PLIMSOLL_LOG__LEVEL": "info"}), 0).stderr
+    (here / "models/broken.onnx").write_bytes(b"no model")
+    assert "WARN" in ended(run("check", cwd=here), 1).stderr
+
+
 def test_check_adds_up_as_json_and_prints_nothing_else(here):
     document = json.loads(ended(run("check", "--ceiling", "1GiB", "--json", cwd=here), 0).stdout)
     lines = ("driver_bytes", "process_bytes", "bodies_bytes", "headroom_bytes", "slab_bytes")

@@ -2,6 +2,7 @@
 
 use super::{logging, start};
 use crate::cli::Check;
+use crate::config::Level;
 use crate::http::Memory;
 use crate::load_line::LoadLine;
 use crate::process;
@@ -15,7 +16,8 @@ use std::sync::Arc;
 
 pub(super) fn run(arguments: &Check) -> anyhow::Result<()> {
     let config = start::configuration(arguments.start.place.config.as_deref(), &arguments.start.flags())?;
-    logging::start(&config.log);
+    // The table tells what was loaded.
+    logging::start(&config.log, Level::Warn);
     let begun = start::start(config, Compute::Planned)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let registry = Arc::clone(&begun.registry);

@@ -3,7 +3,7 @@
 use super::warm::before_ready;
 use super::{logging, start};
 use crate::cli::Start;
-use crate::config::{Config, Server};
+use crate::config::{Config, Level, Server};
 use crate::http::{self, App, Budget, Connections, Door, Pace};
 use crate::load_line::LoadLine;
 use crate::process;
@@ -24,7 +24,7 @@ const BLOCKING_THREADS: usize = 16;
 
 pub(super) fn run(arguments: &Start) -> anyhow::Result<()> {
     let config = start::configuration(arguments.place.config.as_deref(), &arguments.flags())?;
-    logging::start(&config.log);
+    logging::start(&config.log, Level::Info);
     until_stopped(config, Compute::Planned)
 }
 

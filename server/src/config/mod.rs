@@ -39,14 +39,14 @@ pub(crate) use cache::Cache;
 pub(crate) use device::{Device, Kind};
 pub(crate) use error::ConfigError;
 pub(crate) use lanes::{Lanes, Workspace};
-pub(crate) use log::{Format, Log};
+pub(crate) use log::{Format, Level, Log};
 pub(crate) use memory::Memory;
 pub(crate) use models::{Load, Models, Replace};
 pub(crate) use read::read_toml;
 pub(crate) use server::Server;
 pub(crate) use source::{FILE_VARIABLE, Flags, load};
 #[cfg(test)]
-pub(crate) use {log::Level, memory::Reserve};
+pub(crate) use memory::Reserve;
 
 /// The whole configuration: defaults < file < environment < flags.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]

@@ -63,7 +63,7 @@ fn a_variable_is_a_toml_value_where_the_key_can_have_it_and_else_a_string() {
     assert_eq!(config.models.watch, None);
     assert_eq!(config.models.path, PathBuf::from("2024"));
     assert_eq!(config.cache.dir, Some(PathBuf::from("true")));
-    assert_eq!(config.log.level, Level::Debug);
+    assert_eq!(config.log.level, Some(Level::Debug));
     assert_eq!(config.batching.max_delay, Duration::ZERO);
 }
 

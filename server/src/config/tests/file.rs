@@ -51,7 +51,7 @@ fn every_form_of_a_value_is_read() {
     assert_eq!(config.models.watch, None);
     assert_eq!(config.models.replace, Replace::UnloadFirst);
     let arrivals = Some(PathBuf::from("a.csv"));
-    assert_eq!(config.log, Log { level: Level::Debug, format: Format::Json, arrivals });
+    assert_eq!(config.log, Log { level: Some(Level::Debug), format: Format::Json, arrivals });
 }
 
 /// A file of an operator's first attempt.
