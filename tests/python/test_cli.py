@@ -1,6 +1,7 @@
 """The commands that need no server: what they print, what they refuse, and how they end."""
 
 import json
+import re
 import shutil
 
 import numpy as np
@@ -34,6 +35,11 @@ def test_check_prints_what_fits_and_what_is_left(here):
     assert "ready" in rows["double:1"]
     assert "1.0 GiB" in rows["ceiling"]
     assert {"ceiling", "process", "headroom", "slab", "weights", "lanes", "reserve", "free"} <= rows.keys()
+
+
+def test_the_slab_is_announced_before_it_is_taken(here):
+    log = ended(run("check", "--ceiling", "256MiB", cwd=here, env={"PLIMSOLL_LOG__LEVEL": "info"}), 0).stderr
+    assert re.search(r"^.*INFO taking the slab.*slab=\d+ MiB", log), "the first line"
 
 
 def test_check_logs_what_is_to_be_looked_at_unless_it_is_told_to_say_more(here):

@@ -11,6 +11,7 @@ use anyhow::{Context, bail};
 use plimsoll_engine::arena::{Arena, Lines};
 use plimsoll_engine::cache::Cache;
 use plimsoll_engine::device::{Binaries, Opened, host_available_bytes};
+use plimsoll_engine::error::size;
 use plimsoll_engine::fuse;
 use plimsoll_engine::graph::DataFile;
 use plimsoll_engine::model::{Compute, Limits};
@@ -52,6 +53,7 @@ pub(super) fn start(config: Config, compute: Compute) -> anyhow::Result<Started>
             bytesize::ByteSize(lines.fixed.ceiling)
         );
     }
+    tracing::info!(slab = %size(lines.fixed.for_slab()), "taking the slab: it is filled before the port is opened");
     let arena = Arena::take(&lines, now_ms)?;
     if let Some(refused) = arena.pinned_refused().filter(|refused| refused.times > 0) {
         tracing::warn!(

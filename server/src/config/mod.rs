@@ -41,12 +41,12 @@ pub(crate) use error::ConfigError;
 pub(crate) use lanes::{Lanes, Workspace};
 pub(crate) use log::{Format, Level, Log};
 pub(crate) use memory::Memory;
+#[cfg(test)]
+pub(crate) use memory::Reserve;
 pub(crate) use models::{Load, Models, Replace};
 pub(crate) use read::read_toml;
 pub(crate) use server::Server;
 pub(crate) use source::{FILE_VARIABLE, Flags, load};
-#[cfg(test)]
-pub(crate) use memory::Reserve;
 
 /// The whole configuration: defaults < file < environment < flags.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]

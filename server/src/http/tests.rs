@@ -226,7 +226,10 @@ async fn shapes_that_do_not_fit_under_the_ceiling_are_422_with_the_figures() {
     let response = server.call("POST", "/v2/models/digits/infer", body).await;
     assert_eq!(response.status(), StatusCode::UNPROCESSABLE_ENTITY);
     let sentence = json(response).await["error"].to_string();
-    assert!(sentence.contains("[30, 1, 8, 8] need") && sentence.contains("the largest lane has"), "{sentence}");
+    assert!(
+        sentence.contains("[30, 1, 8, 8] need") && sentence.contains("the largest lane has"),
+        "{sentence}"
+    );
 }
 
 #[tokio::test]
