@@ -53,6 +53,13 @@ pub(super) fn start(config: Config, compute: Compute) -> anyhow::Result<Started>
             bytesize::ByteSize(lines.fixed.ceiling)
         );
     }
+    if leaves_little(lines.fixed.for_slab(), available) {
+        tracing::warn!(
+            slab = %size(lines.fixed.for_slab()),
+            available = %size(available),
+            "the slab takes nearly all that the system has available: what else runs here may be ended for it"
+        );
+    }
     tracing::info!(slab = %size(lines.fixed.for_slab()), "taking the slab: it is filled before the port is opened");
     let arena = Arena::take(&lines, now_ms)?;
     if let Some(refused) = arena.pinned_refused().filter(|refused| refused.times > 0) {
@@ -149,6 +156,11 @@ pub(super) fn available_bytes(device: &Opened) -> u64 {
     device.own_free_bytes().or_else(host_available_bytes).unwrap_or(u64::MAX)
 }
 
+/// Whether a slab leaves others less than a tenth of what is available.
+fn leaves_little(slab: u64, available: u64) -> bool {
+    slab > available - available / 10
+}
+
 /// The lines that the configuration draws on a device of so many available bytes.
 pub(super) fn lines(config: &Config, device: Opened, available: u64) -> anyhow::Result<Lines> {
     let lanes = match device.kind() {
@@ -183,4 +195,15 @@ pub(super) fn lines(config: &Config, device: Opened, available: u64) -> anyhow::
 fn now_ms() -> u64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     since.map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::leaves_little;
+
+    #[test]
+    fn a_slab_of_more_than_nine_tenths_of_what_there_is_leaves_little() {
+        assert!(leaves_little(91, 100) && leaves_little(100, 100));
+        assert!(!leaves_little(90, 100) && !leaves_little(1 << 40, u64::MAX));
+    }
 }
