@@ -12,6 +12,7 @@ use crate::schedule::{Begins, Recorder, Scheduler};
 use crate::shutdown;
 use crate::systemd;
 use anyhow::Context;
+use plimsoll_engine::error::size;
 use plimsoll_engine::model::Compute;
 use plimsoll_engine::slab::What;
 use std::sync::Arc;
@@ -156,7 +157,7 @@ async fn upkeep(app: Arc<App>) {
 }
 
 fn describe(app: &App) {
-    let (fixed, size) = (app.arena.ledger().account().fixed, bytesize::ByteSize);
+    let fixed = app.arena.ledger().account().fixed;
     let Some((slab, lanes)) = app.arena.snapshot() else { return };
     tracing::info!(
         ceiling = %size(fixed.ceiling),

@@ -48,9 +48,9 @@ pub(super) fn start(config: Config, compute: Compute) -> anyhow::Result<Started>
         bail!(
             "the slab of {} is more than the {} that the system has available; lower memory.ceiling ({}), or end \
              what holds the memory",
-            bytesize::ByteSize(lines.fixed.for_slab()),
-            bytesize::ByteSize(available),
-            bytesize::ByteSize(lines.fixed.ceiling)
+            size(lines.fixed.for_slab()),
+            size(available),
+            size(lines.fixed.ceiling)
         );
     }
     if leaves_little(lines.fixed.for_slab(), available) {
@@ -64,7 +64,7 @@ pub(super) fn start(config: Config, compute: Compute) -> anyhow::Result<Started>
     let arena = Arena::take(&lines, now_ms)?;
     if let Some(refused) = arena.pinned_refused().filter(|refused| refused.times > 0) {
         tracing::warn!(
-            refused = %bytesize::ByteSize(refused.bytes),
+            refused = %size(refused.bytes),
             pieces = refused.times,
             "the GPU's driver does not pin as much host memory: ordinary memory is used, and copies take longer"
         );

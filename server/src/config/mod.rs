@@ -32,6 +32,7 @@ pub(crate) mod values;
 #[cfg(test)]
 mod tests;
 
+use plimsoll_engine::error::size;
 use serde::Deserialize;
 
 pub(crate) use batching::Batching;
@@ -79,8 +80,10 @@ impl Config {
         let Server { max_body, body_budget, request_timeout, .. } = self.server;
         if let Some(body_budget) = body_budget.filter(|budget| budget.as_u64() / 2 < max_body.as_u64()) {
             return Err(ConfigError::conflict(format!(
-                "server.body_budget ({body_budget}) is less than twice server.max_body ({max_body}): \
-                 the budget must hold a body of full size and the answer to it"
+                "server.body_budget ({}) is less than twice server.max_body ({}): \
+                 the budget must hold a body of full size and the answer to it",
+                size(body_budget.as_u64()),
+                size(max_body.as_u64())
             )));
         }
         let half = match (&self.server.tls_cert, &self.server.tls_key) {
