@@ -99,15 +99,29 @@ pub enum Error {
     DoesNotFit(#[from] DoesNotFit),
     /// A program needs more workspace than a lane has.
     #[error(
-        "shapes {shapes} need {needed_bytes} bytes of workspace, a lane has {lane_bytes}; send a smaller batch \
-         or shape, or raise lanes.workspace"
+        "shapes {shapes} need {} of workspace, the largest lane has {}; send a smaller batch or shape, or raise \
+         lanes.workspace", size(*.needed_bytes as u64), size(*.lane_bytes as u64)
     )]
     Workspace {
         /// The inputs and their shapes.
         shapes: String,
         /// Bytes that the program needs at its peak.
         needed_bytes: usize,
-        /// Bytes that a lane has.
+        /// Bytes that the largest lane has.
+        lane_bytes: usize,
+    },
+    /// The shapes that a model is made ready for before anyone asks need more workspace than a lane has.
+    #[error(
+        "it is made ready for shapes {shapes}, which need {} of workspace, the largest lane has {}; raise \
+         lanes.workspace, or name smaller shapes in `prepare` of its model.toml",
+        size(*.needed_bytes as u64), size(*.lane_bytes as u64)
+    )]
+    PreparedWorkspace {
+        /// The inputs and their shapes.
+        shapes: String,
+        /// Bytes that the program needs at its peak.
+        needed_bytes: usize,
+        /// Bytes that the largest lane has.
         lane_bytes: usize,
     },
     /// The run itself failed on these values.

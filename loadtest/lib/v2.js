@@ -12,10 +12,18 @@ const INFER = { name: 'infer' };
 
 export const inferUrl = (model) => `${URL}/v2/models/${model}/infer`;
 
-/** The metadata of a model; throws when the server does not answer or does not know it. */
+/** The metadata of a model, which is loaded where it is not; throws when the server does not answer or know it. */
 export function metadata(model) {
   const url = `${URL}/v2/models/${model}`;
-  const answer = http.get(url);
+  let answer = http.get(url);
+  if (answer.status === 503) {
+    const load = `${URL}/v2/repository/models/${model}/load`;
+    const loaded = http.post(load, null);
+    if (loaded.status !== 200) {
+      throw new Error(`POST ${load}: expected 200, got ${loaded.status} ${loaded.error || loaded.body}`);
+    }
+    answer = http.get(url);
+  }
   if (answer.status !== 200) {
     throw new Error(`GET ${url}: expected 200, got ${answer.status} ${answer.error || answer.body}`);
   }

@@ -4,8 +4,8 @@
 //! the resident memory alone, so that is sampled all the while.
 
 use crate::process::Resident;
-use bytesize::ByteSize;
 use plimsoll_engine::arena::Arena;
+use plimsoll_engine::error::size;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -91,7 +91,7 @@ impl LoadLine {
     }
 
     fn tell(&self, news: News, Resident { now, peak }: Resident) {
-        let (resident, peak, ceiling) = (ByteSize(now), ByteSize(peak), ByteSize(self.ceiling));
+        let (resident, peak, ceiling) = (size(now), size(peak), size(self.ceiling));
         match news {
             News::None => {}
             News::Back => {
@@ -99,11 +99,11 @@ impl LoadLine {
             }
             News::Over | News::WasOver => {
                 let account = self.arena.ledger().account();
-                let [process, slab, host, headroom] =
-                    [account.fixed.process, account.fixed.slab, account.held_bytes, account.fixed.headroom]
-                        .map(ByteSize);
+                let parts = [account.fixed.process, account.fixed.slab, account.held_bytes];
                 // What the ledger knows to be in memory; the rest is what the headroom was too small for.
-                let counted = ByteSize(process.0 + slab.0 + host.0);
+                let counted = size(parts.iter().sum());
+                let [process, slab, host] = parts.map(size);
+                let headroom = size(account.fixed.headroom);
                 let text = match news {
                     News::Over => {
                         "the process holds more than its ceiling: it is not ready until it does not"

@@ -148,7 +148,7 @@ def test_an_unknown_version_is_404_and_the_versions_that_exist_are_named(digits,
         assert f"`{version}`" in answer.error and "it has 1" in answer.error, answer.error
 
 
-@pytest.mark.parametrize("path", ["/", "/v3", "/v2/", "/v2/models", "/v2/models/digits/infer/now", "/v2/models/%ff"])
+@pytest.mark.parametrize("path", ["/page", "/v3", "/v2/", "/v2/models", "/v2/models/digits/infer/now", "/v2/models/%ff"])
 def test_an_address_that_nothing_has_is_404(digits, path):
     assert digits.get(path).status == 404
     assert digits.get(path).error

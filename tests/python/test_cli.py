@@ -1,6 +1,7 @@
 """The commands that need no server: what they print, what they refuse, and how they end."""
 
 import json
+import re
 import shutil
 
 import numpy as np
@@ -34,6 +35,39 @@ def test_check_prints_what_fits_and_what_is_left(here):
     assert "ready" in rows["double:1"]
     assert "1.0 GiB" in rows["ceiling"]
     assert {"ceiling", "process", "headroom", "slab", "weights", "lanes", "reserve", "free"} <= rows.keys()
+
+
+def test_check_tells_what_models_on_demand_would_take(here):
+    for at in range(2):
+        nets.large(here / f"models/large-{at}.onnx", 24)
+    on_demand = {"PLIMSOLL_MODELS__LOAD": "on_demand"}
+    done = ended(run("check", "--ceiling", "256MiB", cwd=here, env=on_demand), 0)
+    shown = [line.split()[0:5] for line in done.stdout.splitlines()]
+    assert ["large-0:1", "on", "demand", "24", "MiB"] in shown and ["large-1:1", "on", "demand", "24", "MiB"] in shown
+    assert re.search(r"^    weights +0 bytes$", done.stdout, re.M), "none of them stays"
+    assert re.search(r"^all models at once would take 48 MiB of the \d+ MiB for weights$", done.stdout, re.M), done.stdout
+    nets.large(here / "models/huge.onnx", 160)
+    done = ended(run("check", "--ceiling", "256MiB", cwd=here, env=on_demand), 1)
+    assert re.search(r"^huge:1 +unavailable +0 bytes  `huge:1` needs 160 MiB", done.stdout, re.M), done.stdout
+    listed = {"PLIMSOLL_MODELS__LOAD": '["large-0"]'}
+    document = json.loads(ended(run("check", "--json", "--ceiling", "256MiB", cwd=here, env=listed), 0).stdout)
+    states = {model["name"]: (model["state"], model["bytes"] >> 20) for model in document["models"]}
+    assert states["large-0"] == ("ready", 24) and states["large-1"] == ("not listed", 24), "a model that is not wanted"
+    assert states["huge"] == ("unavailable", 0) and document["weights_at_once_bytes"] >> 20 == 48, "is no failure"
+
+
+def test_the_slab_is_announced_before_it_is_taken(here):
+    check = ("check", "--ceiling", "256MiB", "--device", "cpu")
+    log = ended(run(*check, cwd=here, env={"PLIMSOLL_LOG__LEVEL": "info"}), 0).stderr
+    assert re.match(r"\S+ +INFO taking the slab.*slab=\d+ MiB\n", log), log
+
+
+def test_check_logs_what_is_to_be_looked_at_unless_it_is_told_to_say_more(here):
+    check = ("check", "--device", "cpu")
+    assert ended(run(*check, cwd=here), 0).stderr == ""
+    assert "loaded model=" in ended(run(*check, cwd=here, env={"PLIMSOLL_LOG__LEVEL": "info"}), 0).stderr
+    (here / "models/broken.onnx").write_bytes(b"no model")
+    assert "WARN" in ended(run(*check, cwd=here), 1).stderr
 
 
 def test_check_adds_up_as_json_and_prints_nothing_else(here):

@@ -287,6 +287,12 @@ def test_the_list_of_documents_names_each_of_them():
     assert {path.name for path in (ROOT / "docs").glob("*.md")} - {"README.md"} <= listed
 
 
+def test_models_fetch_brings_one_model_of_a_kind_unless_it_is_asked_for_more():
+    listed = subprocess.run([ROOT / "models/fetch", "--list"], capture_output=True, text=True, check=True).stdout
+    groups = {line.split()[0]: line.split()[1] for line in listed.splitlines()}
+    assert {name for name, group in groups.items() if group == "default"} == set(MODELS)
+
+
 def test_the_page_of_the_configuration_is_current():
     done = subprocess.run([sys.executable, ROOT / "docs/generate", "--check"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -108,9 +108,20 @@ def test_a_shape_that_needs_more_workspace_than_a_lane_has_is_422_with_the_figur
     before = server.memory()["held_bytes"]
     answer = v2.try_infer(server, "double", {"x": np.ones((4096, 4), np.float32)})
     assert answer.status == 422 and "[4096, 4]" in answer.error and "workspace" in answer.error, answer
-    needed, lane = map(int, re.findall(r"(\d+) bytes of workspace, a lane has (\d+)", answer.error)[0])
-    assert needed > lane == 16 * KIB
+    needed, lane = re.findall(r"need ([\d.]+) KiB of workspace, the largest lane has ([\d.]+) KiB; send", answer.error)[0]
+    assert float(needed) > float(lane) == 16
     assert server.memory()["held_bytes"] == before
+
+
+def test_a_load_that_prepares_more_than_a_lane_has_says_what_the_operator_can_do(serve, models):
+    (models / "double").mkdir()
+    (models / "double.onnx").rename(models / "double/model.onnx")
+    (models / "double/model.toml").write_text("prepare = [{ x = [4096, 4] }]\n")
+    server = serve(models, {"lanes": {"workspace": "16KiB"}, "memory": {"reserve": "0%"}, "models": {"load": []}})
+    answer = server.load("double")
+    assert answer.status == 422 and "send" not in answer.error, answer
+    told = r"made ready for shapes x=\[4096, 4\], which need [\d.]+ KiB of workspace, the largest lane has 16.0 KiB; raise"
+    assert re.search(told, answer.error) and "`prepare` of its model.toml" in answer.error, answer
 
 
 def test_a_model_that_is_not_loaded_is_503_with_retry_after(serve, models):

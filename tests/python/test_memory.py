@@ -172,7 +172,7 @@ def test_over_its_ceiling_the_server_is_not_ready_until_it_is_under_it_again(ser
     assert server.metric("plimsoll_resident_peak_bytes") == memory["process_resident_peak_bytes"]
     told = [line for line in server.log().splitlines() if "more than its ceiling" in line]
     assert len(told) == memory["ceiling_breaches"] and "ERROR" in told[0], server.log()
-    assert re.search(r"resident=\S+ \S+ peak=.* ceiling=160\.0 MiB counted=", told[0]), told
+    assert re.search(r"resident=\S+ \S+ peak=.* ceiling=160 MiB counted=", told[0]), told
 
 
 def test_a_slab_that_the_system_does_not_have_is_refused_at_the_start(models, tmp_path):

@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import random
+import re
 import time
 from pathlib import Path
 
@@ -81,11 +82,20 @@ def test_batches_that_no_lane_is_large_enough_for_are_not_run(here):
         assert all(bucket["bytes"] <= document["lanes"]["steady_bytes"][0] for bucket in model["workspaces"])
 
 
+PLAYED = ("--rate", "double=100", "--seconds", "2", "--measure", "0.05", "--device", "cpu")
+
+
 def test_a_text_report_names_everything(here):
-    done = run("simulate", "--rate", "double=100", "--seconds", "2", "--measure", "0.05", "--device", "cpu", cwd=here)
+    done = run("simulate", *PLAYED, cwd=here)
     assert done.returncode == 0, done.stderr
     for word in ("double", "p99 ms", "good/s", "steady lanes", "burst lanes", "first refusal", "reserve", "overhead"):
         assert word in done.stdout, done.stdout
+    measured = re.search(r"measuring double: (\d+) times 50\.\d+ms; --measure", done.stderr)
+    assert measured, "what takes its time is told before it is done"
+    more = int(re.search(r"and (\d+) more that were measured: --verbose", done.stdout)[1])
+    assert done.stdout.count("\nrun  ") == 1 and more == 2 * int(measured[1]) - 1, done.stdout
+    all_of_it = run("simulate", *PLAYED, "--verbose", cwd=here).stdout
+    assert all_of_it.count("\nrun  ") == 2 * int(measured[1]) and "more that were" not in all_of_it, all_of_it
 
 
 def test_bad_usage_is_refused_with_what_was_expected(here):

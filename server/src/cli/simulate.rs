@@ -42,7 +42,7 @@ pub(crate) struct Simulate {
     #[arg(long = "service", value_name = "MODEL=ROWS:MS,…")]
     pub(crate) services: Vec<Named<Service>>,
     /// How long each run is measured, for each number of busy lanes
-    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = seconds)]
+    #[arg(long, value_name = "SECONDS", default_value = "0.3", value_parser = seconds)]
     pub(crate) measure: Duration,
     /// What a request takes beside waiting and running: HTTP, and handing it to a lane and back
     #[arg(long, value_name = "DURATION", default_value = "150us", value_parser = config::values::parse_duration)]
@@ -56,6 +56,9 @@ pub(crate) struct Simulate {
     /// Configuration and models.
     #[command(flatten)]
     pub(crate) place: Place,
+    /// Print what was measured of each run as well; the JSON document has it always
+    #[arg(long)]
+    pub(crate) verbose: bool,
     /// Print one JSON document and nothing else
     #[arg(long)]
     pub(crate) json: bool,

@@ -6,7 +6,7 @@ use super::noise::{self, Values};
 use super::timing::Timing;
 use super::{Usage, logging, model, serve, start};
 use crate::cli::{Bench, ModelRef};
-use crate::config::Load;
+use crate::config::{Level, Load};
 use plimsoll_engine::model::{Compute, Limits};
 use plimsoll_engine::tensor::{Shape, Tensor};
 use report::{Figures, Subject};
@@ -56,6 +56,6 @@ fn null(arguments: &Bench) -> anyhow::Result<()> {
     };
     let mut config = start::configuration(arguments.place.config.as_deref(), &arguments.flags())?;
     config.models.load = Load::Names(vec![name.clone()]);
-    logging::start(&config.log);
+    logging::start(&config.log, Level::Info);
     serve::until_stopped(config, Compute::Nothing)
 }

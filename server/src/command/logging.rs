@@ -1,12 +1,11 @@
 //! Where log lines go, and what becomes of a panic.
 
-use crate::config::{Format, Log};
-use tracing::Level;
+use crate::config::{Format, Level, Log};
 
-/// Sends events of `log.level` and above to stderr as text or JSON, and panics into the log.
-pub(super) fn start(log: &Log) {
+/// Sends events of `log.level`, else of `default`, and above to stderr as text or JSON, and panics into the log.
+pub(super) fn start(log: &Log, default: Level) {
     let builder = tracing_subscriber::fmt()
-        .with_max_level(Level::from(log.level))
+        .with_max_level(tracing::Level::from(log.level.unwrap_or(default)))
         .with_writer(std::io::stderr)
         .with_target(false);
     // A second start, as in tests, keeps the first.

@@ -3,7 +3,7 @@
 use super::warm::before_ready;
 use super::{logging, start};
 use crate::cli::Start;
-use crate::config::{Config, Server};
+use crate::config::{Config, Level, Server};
 use crate::http::{self, App, Budget, Connections, Door, Pace};
 use crate::load_line::LoadLine;
 use crate::process;
@@ -12,6 +12,7 @@ use crate::schedule::{Begins, Recorder, Scheduler};
 use crate::shutdown;
 use crate::systemd;
 use anyhow::Context;
+use plimsoll_engine::error::size;
 use plimsoll_engine::model::Compute;
 use plimsoll_engine::slab::What;
 use std::sync::Arc;
@@ -24,7 +25,7 @@ const BLOCKING_THREADS: usize = 16;
 
 pub(super) fn run(arguments: &Start) -> anyhow::Result<()> {
     let config = start::configuration(arguments.place.config.as_deref(), &arguments.flags())?;
-    logging::start(&config.log);
+    logging::start(&config.log, Level::Info);
     until_stopped(config, Compute::Planned)
 }
 
@@ -156,7 +157,7 @@ async fn upkeep(app: Arc<App>) {
 }
 
 fn describe(app: &App) {
-    let (fixed, size) = (app.arena.ledger().account().fixed, bytesize::ByteSize);
+    let fixed = app.arena.ledger().account().fixed;
     let Some((slab, lanes)) = app.arena.snapshot() else { return };
     tracing::info!(
         ceiling = %size(fixed.ceiling),
@@ -168,6 +169,7 @@ fn describe(app: &App) {
         lanes = lanes.steady.lanes,
         lane = %size(slab.steady.iter().map(|lane| lane.bytes).max().unwrap_or(0)),
         burst_lanes = lanes.burst.lanes,
+        burst_lane = %size(slab.burst.iter().map(|lane| lane.bytes).max().unwrap_or(0)),
         reserve = %size(slab.reserve.bytes),
         "the load line"
     );

@@ -11,6 +11,7 @@ use anyhow::{Context, bail};
 use plimsoll_engine::arena::{Arena, Lines};
 use plimsoll_engine::cache::Cache;
 use plimsoll_engine::device::{Binaries, Opened, host_available_bytes};
+use plimsoll_engine::error::size;
 use plimsoll_engine::fuse;
 use plimsoll_engine::graph::DataFile;
 use plimsoll_engine::model::{Compute, Limits};
@@ -47,15 +48,23 @@ pub(super) fn start(config: Config, compute: Compute) -> anyhow::Result<Started>
         bail!(
             "the slab of {} is more than the {} that the system has available; lower memory.ceiling ({}), or end \
              what holds the memory",
-            bytesize::ByteSize(lines.fixed.for_slab()),
-            bytesize::ByteSize(available),
-            bytesize::ByteSize(lines.fixed.ceiling)
+            size(lines.fixed.for_slab()),
+            size(available),
+            size(lines.fixed.ceiling)
         );
     }
+    if leaves_little(lines.fixed.for_slab(), available) {
+        tracing::warn!(
+            slab = %size(lines.fixed.for_slab()),
+            available = %size(available),
+            "the slab takes nearly all that the system has available: what else runs here may be ended for it"
+        );
+    }
+    tracing::info!(slab = %size(lines.fixed.for_slab()), "taking the slab: it is filled before the port is opened");
     let arena = Arena::take(&lines, now_ms)?;
     if let Some(refused) = arena.pinned_refused().filter(|refused| refused.times > 0) {
         tracing::warn!(
-            refused = %bytesize::ByteSize(refused.bytes),
+            refused = %size(refused.bytes),
             pieces = refused.times,
             "the GPU's driver does not pin as much host memory: ordinary memory is used, and copies take longer"
         );
@@ -147,6 +156,11 @@ pub(super) fn available_bytes(device: &Opened) -> u64 {
     device.own_free_bytes().or_else(host_available_bytes).unwrap_or(u64::MAX)
 }
 
+/// Whether a slab leaves others less than a tenth of what is available.
+fn leaves_little(slab: u64, available: u64) -> bool {
+    slab > available - available / 10
+}
+
 /// The lines that the configuration draws on a device of so many available bytes.
 pub(super) fn lines(config: &Config, device: Opened, available: u64) -> anyhow::Result<Lines> {
     let lanes = match device.kind() {
@@ -181,4 +195,15 @@ pub(super) fn lines(config: &Config, device: Opened, available: u64) -> anyhow::
 fn now_ms() -> u64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     since.map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::leaves_little;
+
+    #[test]
+    fn a_slab_of_more_than_nine_tenths_of_what_there_is_leaves_little() {
+        assert!(leaves_little(91, 100) && leaves_little(100, 100));
+        assert!(!leaves_little(90, 100) && !leaves_little(1 << 40, u64::MAX));
+    }
 }

@@ -9,8 +9,8 @@ use std::path::PathBuf;
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Log {
-    /// The least severe events that are logged. Default `info`.
-    pub(crate) level: Level,
+    /// The least severe events that are logged. Default `info`; of `check`, whose table tells the rest, `warn`.
+    pub(crate) level: Option<Level>,
     /// How an event is written. Default `text`.
     pub(crate) format: Format,
     /// Where the arrival of each inference request is written, for `plimsoll simulate`; begun anew at each start. Default
@@ -20,14 +20,13 @@ pub(crate) struct Log {
 }
 
 /// Severity of an event.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Level {
     /// What failed.
     Error,
     /// What an operator should look at.
     Warn,
     /// Starts, stops, loads and unloads.
-    #[default]
     Info,
     /// Each request.
     Debug,

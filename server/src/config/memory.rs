@@ -2,6 +2,7 @@
 
 use super::{ConfigError, values};
 use bytesize::ByteSize;
+use plimsoll_engine::error::size;
 use serde::{Deserialize, Deserializer};
 
 /// The ceiling where none is configured and enough is available.
@@ -66,23 +67,30 @@ impl Memory {
     /// The limits in bytes under this ceiling.
     pub(super) fn under(&self, ceiling: ByteSize) -> Result<Limits, ConfigError> {
         let headroom = self.headroom;
+        let size = |bytes: ByteSize| size(bytes.as_u64());
         if ceiling <= headroom {
             return Err(ConfigError::conflict(format!(
-                "memory.ceiling ({ceiling}) is not above memory.headroom ({headroom}): nothing is left for models"
+                "memory.ceiling ({}) is not above memory.headroom ({}): nothing is left for models",
+                size(ceiling),
+                size(headroom)
             )));
         }
         let reserve = self.reserve.of(ceiling);
         let limit = Reserve::Percent(MAX_RESERVE_PERCENT).of(ceiling);
         if reserve > limit {
             return Err(ConfigError::conflict(format!(
-                "memory.reserve ({reserve}) is more than {MAX_RESERVE_PERCENT}% of memory.ceiling ({ceiling}), \
-                 which is {limit}"
+                "memory.reserve ({}) is more than {MAX_RESERVE_PERCENT}% of memory.ceiling ({}), which is {}",
+                size(reserve),
+                size(ceiling),
+                size(limit)
             )));
         }
         if reserve.as_u64().saturating_add(headroom.as_u64()) >= ceiling.as_u64() {
             return Err(ConfigError::conflict(format!(
-                "memory.reserve ({reserve}) and memory.headroom ({headroom}) leave nothing for models under \
-                 memory.ceiling ({ceiling})"
+                "memory.reserve ({}) and memory.headroom ({}) leave nothing for models under memory.ceiling ({})",
+                size(reserve),
+                size(headroom),
+                size(ceiling)
             )));
         }
         Ok(Limits { ceiling, reserve, headroom })

@@ -32,6 +32,7 @@ pub(crate) mod values;
 #[cfg(test)]
 mod tests;
 
+use plimsoll_engine::error::size;
 use serde::Deserialize;
 
 pub(crate) use batching::Batching;
@@ -39,14 +40,14 @@ pub(crate) use cache::Cache;
 pub(crate) use device::{Device, Kind};
 pub(crate) use error::ConfigError;
 pub(crate) use lanes::{Lanes, Workspace};
-pub(crate) use log::{Format, Log};
+pub(crate) use log::{Format, Level, Log};
 pub(crate) use memory::Memory;
+#[cfg(test)]
+pub(crate) use memory::Reserve;
 pub(crate) use models::{Load, Models, Replace};
 pub(crate) use read::read_toml;
 pub(crate) use server::Server;
 pub(crate) use source::{FILE_VARIABLE, Flags, load};
-#[cfg(test)]
-pub(crate) use {log::Level, memory::Reserve};
 
 /// The whole configuration: defaults < file < environment < flags.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -79,8 +80,10 @@ impl Config {
         let Server { max_body, body_budget, request_timeout, .. } = self.server;
         if let Some(body_budget) = body_budget.filter(|budget| budget.as_u64() / 2 < max_body.as_u64()) {
             return Err(ConfigError::conflict(format!(
-                "server.body_budget ({body_budget}) is less than twice server.max_body ({max_body}): \
-                 the budget must hold a body of full size and the answer to it"
+                "server.body_budget ({}) is less than twice server.max_body ({}): \
+                 the budget must hold a body of full size and the answer to it",
+                size(body_budget.as_u64()),
+                size(max_body.as_u64())
             )));
         }
         let half = match (&self.server.tls_cert, &self.server.tls_key) {

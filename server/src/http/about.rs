@@ -26,7 +26,7 @@ use std::time::Instant;
 
 pub(super) type Answer = Result<Response, ApiError>;
 
-fn typed(content_type: &'static str, body: impl Into<Body>) -> Response {
+pub(super) fn typed(content_type: &'static str, body: impl Into<Body>) -> Response {
     let mut response = Response::new(body.into());
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     response

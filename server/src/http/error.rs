@@ -9,7 +9,7 @@ use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, StatusCode};
-use plimsoll_engine::error::Error as EngineError;
+use plimsoll_engine::error::{Error as EngineError, size};
 use std::time::Duration;
 
 /// An answer that is not a result.
@@ -54,7 +54,7 @@ impl ApiError {
 
     /// 413: a body over the limit.
     pub(crate) fn too_large(limit: u64) -> ApiError {
-        let limit = bytesize::ByteSize(limit);
+        let limit = size(limit);
         ApiError::new(
             StatusCode::PAYLOAD_TOO_LARGE,
             format!("the body is larger than the limit of {limit} (server.max_body)"),
@@ -71,7 +71,7 @@ impl ApiError {
 
     /// 429: the memory for bodies is taken.
     pub(crate) fn too_large_a_request(bytes: u64, budget: u64) -> ApiError {
-        let (bytes, budget) = (bytesize::ByteSize(bytes), bytesize::ByteSize(budget));
+        let (bytes, budget) = (size(bytes), size(budget));
         ApiError::new(
             StatusCode::PAYLOAD_TOO_LARGE,
             format!(
@@ -82,7 +82,7 @@ impl ApiError {
     }
 
     pub(crate) fn too_large_an_answer(bytes: u64, budget: u64) -> ApiError {
-        let (bytes, budget) = (bytesize::ByteSize(bytes), bytesize::ByteSize(budget));
+        let (bytes, budget) = (size(bytes), size(budget));
         ApiError::new(
             StatusCode::UNPROCESSABLE_ENTITY,
             format!(
@@ -93,7 +93,7 @@ impl ApiError {
     }
 
     pub(crate) fn no_body_budget(budget: u64) -> ApiError {
-        let budget = bytesize::ByteSize(budget);
+        let budget = size(budget);
         ApiError::new(
             StatusCode::TOO_MANY_REQUESTS,
             format!("the bodies in memory have reached their budget of {budget} (server.body_budget)"),
@@ -192,7 +192,7 @@ impl From<EngineError> for ApiError {
             EngineError::DoesNotFit(_) | EngineError::TooLarge { .. } => {
                 ApiError::new(StatusCode::INSUFFICIENT_STORAGE, error.to_string())
             }
-            EngineError::Workspace { .. } => {
+            EngineError::Workspace { .. } | EngineError::PreparedWorkspace { .. } => {
                 ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, error.to_string())
             }
             // A program was made for these shapes, and what it gives up on are the values: an index beyond a table,

@@ -5,6 +5,7 @@ use super::about::{Answer, json};
 use crate::load_line::Seen;
 use axum::extract::State;
 use plimsoll_engine::arena::Arena;
+use plimsoll_engine::lane::LaneUse;
 use plimsoll_engine::slab::Region;
 use serde::Serialize;
 use std::sync::Arc;
@@ -57,8 +58,11 @@ struct Part {
     bytes: u64,
     used_bytes: u64,
     peak_bytes: u64,
+    /// How many lanes it is, and how many of them are handed out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pieces: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    busy: Option<usize>,
 }
 
 #[derive(Serialize)]
@@ -91,20 +95,21 @@ impl Memory {
         let account = arena.ledger().account();
         let snapshot = arena.snapshot();
         let allocations = arena.allocations();
-        let region = |pick: fn(&plimsoll_engine::slab::Snapshot) -> Region, pieces: Option<usize>| {
+        let region = |pick: fn(&plimsoll_engine::slab::Snapshot) -> Region, lanes: Option<LaneUse>| {
             let region = snapshot.as_ref().map(|(snapshot, _)| pick(snapshot));
             Part {
                 bytes: region.map_or(0, |region| region.bytes),
                 used_bytes: region.map_or(0, |region| region.used.used_bytes),
                 peak_bytes: region.map_or(0, |region| region.used.peak_bytes),
-                pieces,
+                pieces: lanes.map(|lanes| lanes.lanes),
+                busy: lanes.map(|lanes| lanes.busy),
             }
         };
         let of_slab = |pick: fn(&plimsoll_engine::slab::Snapshot) -> u64| {
             snapshot.as_ref().map_or(0, |(snapshot, _)| pick(snapshot))
         };
-        let steady = snapshot.as_ref().map(|(snapshot, _)| snapshot.steady.len());
-        let burst = snapshot.as_ref().map(|(snapshot, _)| snapshot.burst.len());
+        let steady = snapshot.as_ref().map(|(_, counters)| counters.steady);
+        let burst = snapshot.as_ref().map(|(_, counters)| counters.burst);
         let held = snapshot.iter().flat_map(|(snapshot, _)| &snapshot.held);
         let weights = held.map(|held| Extent {
             owner: held.owner.clone(),

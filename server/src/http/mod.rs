@@ -33,6 +33,9 @@ mod about;
 /// The ledger as JSON.
 mod memory;
 
+/// The page for people.
+mod page;
+
 /// A request of our own.
 mod rehearse;
 

@@ -6,6 +6,7 @@ use super::around::around;
 use super::error::ApiError;
 use super::infer::infer;
 use super::memory;
+use super::page;
 use axum::Router;
 use axum::extract::Request;
 use axum::middleware::from_fn_with_state;
@@ -29,6 +30,8 @@ fn table() -> Vec<Route> {
         ("GET", "/v2/memory", get(memory::memory)),
         ("GET", "/metrics", get(about::metrics_text)),
         ("GET", "/openapi.json", get(about::openapi)),
+        ("GET", "/", get(page::page)),
+        ("GET", "/page/{file}", get(page::file)),
     ];
     macro_rules! of_model {
         ($($method:literal $suffix:literal $handler:expr;)*) => {$(

@@ -152,7 +152,15 @@ async fn a_model_that_is_not_loaded_is_503_with_retry_after() {
     let response = server.call("POST", "/v2/models/digits/infer", one_image()).await;
     assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
     assert!(response.headers().contains_key("retry-after"));
-    assert_eq!(sentence(response).await, "model `digits` is not ready: it is not loaded");
+    assert_eq!(
+        sentence(response).await,
+        "model `digits` is not ready: it is not loaded; load it by POST /v2/repository/models/digits/load"
+    );
+    let server = server_under(1 << 26, Load::OnDemand);
+    assert_eq!(
+        sentence(server.call("GET", "/v2/models/digits", "").await).await,
+        "model `digits` is not ready: it is not loaded; an inference request loads it"
+    );
 }
 
 #[tokio::test]
@@ -218,7 +226,10 @@ async fn shapes_that_do_not_fit_under_the_ceiling_are_422_with_the_figures() {
     let response = server.call("POST", "/v2/models/digits/infer", body).await;
     assert_eq!(response.status(), StatusCode::UNPROCESSABLE_ENTITY);
     let sentence = json(response).await["error"].to_string();
-    assert!(sentence.contains("[30, 1, 8, 8] need") && sentence.contains("a lane has"), "{sentence}");
+    assert!(
+        sentence.contains("[30, 1, 8, 8] need") && sentence.contains("the largest lane has"),
+        "{sentence}"
+    );
 }
 
 #[tokio::test]

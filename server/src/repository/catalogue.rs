@@ -69,14 +69,16 @@ impl Entry {
         self.slots.values().rev().find_map(|slot| slot.served.clone())
     }
 
-    pub(super) fn not_ready(&self, name: &str, slot: Option<&Slot>) -> NotServed {
+    /// Why it does not answer, and what would change that; `on_demand` is whether a request loads it.
+    pub(super) fn not_ready(&self, name: &str, slot: Option<&Slot>, on_demand: bool) -> NotServed {
         let slot = slot.or_else(|| self.slots.values().next_back());
         let state = slot.map_or(State::Unloaded, |slot| slot.state.clone());
         let reason = match (&state, &self.found.problem) {
             (State::Loading, _) => "it is loading".into(),
             (State::Failed(reason), _) => format!("it could not be loaded: {reason}"),
             (_, Some(problem)) if slot.is_none() => problem.clone(),
-            _ => "it is not loaded".into(),
+            _ if on_demand => "it is not loaded; an inference request loads it".into(),
+            _ => format!("it is not loaded; load it by POST /v2/repository/models/{name}/load"),
         };
         let retry_after = Duration::from_secs(if state == State::Loading { 1 } else { 10 });
         NotServed::NotReady { name: name.into(), reason, retry_after }

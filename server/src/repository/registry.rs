@@ -138,7 +138,7 @@ impl Registry {
             return Err(NotServed::Unknown { name: name.into(), known: catalogue.keys().cloned().collect() });
         };
         match version {
-            None => entry.newest().ok_or_else(|| entry.not_ready(name, None)),
+            None => entry.newest().ok_or_else(|| entry.not_ready(name, None, self.on_demand())),
             Some(text) => {
                 // Only the way in which the metadata write it: `01` is no version.
                 let number = text.parse().ok().filter(|number: &u64| number.to_string() == text);
@@ -147,7 +147,7 @@ impl Registry {
                     let known = entry.slots.keys().map(u64::to_string).collect();
                     return Err(NotServed::UnknownVersion { name: name.into(), version: text.into(), known });
                 };
-                slot.served.clone().ok_or_else(|| entry.not_ready(name, Some(slot)))
+                slot.served.clone().ok_or_else(|| entry.not_ready(name, Some(slot), self.on_demand()))
             }
         }
     }

@@ -107,7 +107,7 @@ impl Served {
         check_labels(model.signature(), settings)?;
         let services = Mutex::new(LruCache::new(SHAPES));
         for shapes in first_shapes(model.signature(), settings)? {
-            model.program(&shapes)?;
+            model.program(&shapes).map_err(unasked)?;
             if let Some(batches) = &batches {
                 batches.prepare(&shapes, &services_of(&services, &shapes), &model);
             }
@@ -231,6 +231,16 @@ impl Served {
 
 /// Sets of shapes of which it is remembered how long their runs take.
 const SHAPES: NonZeroUsize = NonZeroUsize::new(64).unwrap();
+
+/// Nobody has sent the shapes that a load makes ready, so to send smaller ones is no remedy.
+fn unasked(error: Error) -> Error {
+    match error {
+        Error::Workspace { shapes, needed_bytes, lane_bytes } => {
+            Error::PreparedWorkspace { shapes, needed_bytes, lane_bytes }
+        }
+        other => other,
+    }
+}
 
 fn services_of(known: &Mutex<LruCache<Vec<Shape>, Arc<Services>>>, shapes: &[Shape]) -> Arc<Services> {
     let rests = batches::rows(shapes.iter().map(|shape| shape.as_slice()));

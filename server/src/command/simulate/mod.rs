@@ -148,6 +148,12 @@ fn times(
     }
     let steady = lanes.iter().filter(|lane| !lane.burst).count();
     let busy: Vec<usize> = BTreeSet::from([1, steady, lanes.len().min(2 * steady)]).into_iter().collect();
+    eprintln!(
+        "measuring {}: {} times {:.2?}; --measure makes that shorter or longer",
+        subject.name,
+        subject.buckets().count() * busy.len(),
+        arguments.measure
+    );
     let watched = std::io::stderr().is_terminal();
     let tell = |rows: usize, busy: usize| {
         if watched {

@@ -119,12 +119,19 @@ impl Report<'_> {
         writeln!(out, "requests   {requests} in {:.1} s, {from}", figures.lasted.as_secs_f64())?;
         writeln!(out, "device     {}", device.name())?;
         for (Subject { name, .. }, times, _) in self.models() {
-            for Service { rows, busy, woken, times } in services(times) {
+            let services = services(times);
+            // Of what was measured the first is enough to go by.
+            let told = if arguments.verbose || matches!(times, Times::Given(_)) { services.len() } else { 1 };
+            let more = services.len().saturating_sub(told);
+            for Service { rows, busy, woken, times } in services.into_iter().take(told) {
                 let lanes =
                     |busy| format!("{busy} lanes busy, {}", if woken { "woken" } else { "after another" });
                 let how = busy.map_or("as was said".into(), lanes);
                 let [half, most] = [0.5, 0.99].map(|part| ms(quantile(&times, part)));
                 writeln!(out, "run        {name}, {rows} rows, {how}: p50 {half:.3} ms, p99 {most:.3} ms")?;
+            }
+            if more > 0 {
+                writeln!(out, "           and {more} more that were measured: --verbose")?;
             }
         }
         let overhead = ms(arguments.overhead);

@@ -51,7 +51,7 @@ fn every_form_of_a_value_is_read() {
     assert_eq!(config.models.watch, None);
     assert_eq!(config.models.replace, Replace::UnloadFirst);
     let arrivals = Some(PathBuf::from("a.csv"));
-    assert_eq!(config.log, Log { level: Level::Debug, format: Format::Json, arrivals });
+    assert_eq!(config.log, Log { level: Some(Level::Debug), format: Format::Json, arrivals });
 }
 
 /// A file of an operator's first attempt.
@@ -194,7 +194,7 @@ fn values_that_contradict_each_other_are_refused_with_both() {
     for (text, expected) in [
         (
             "[server]\nbody_budget = \"1MiB\"",
-            "server.body_budget (1.0 MiB) is less than twice server.max_body (64.0 MiB): \
+            "server.body_budget (1.0 MiB) is less than twice server.max_body (64 MiB): \
              the budget must hold a body of full size and the answer to it",
         ),
         (
@@ -208,16 +208,16 @@ fn values_that_contradict_each_other_are_refused_with_both() {
         ),
         (
             "[memory]\nceiling = \"64MiB\"",
-            "memory.ceiling (64.0 MiB) is not above memory.headroom (64.0 MiB): nothing is left for models",
+            "memory.ceiling (64 MiB) is not above memory.headroom (64 MiB): nothing is left for models",
         ),
         (
             "[memory]\nceiling = \"200MiB\"\nreserve = \"190MiB\"",
-            "memory.reserve (190.0 MiB) is more than 90% of memory.ceiling (200.0 MiB), which is 180.0 MiB",
+            "memory.reserve (190 MiB) is more than 90% of memory.ceiling (200 MiB), which is 180 MiB",
         ),
         (
             "[memory]\nceiling = \"200MiB\"\nreserve = \"70%\"",
-            "memory.reserve (140.0 MiB) and memory.headroom (64.0 MiB) leave nothing for models under \
-             memory.ceiling (200.0 MiB)",
+            "memory.reserve (140 MiB) and memory.headroom (64 MiB) leave nothing for models under \
+             memory.ceiling (200 MiB)",
         ),
     ] {
         assert_eq!(refusal(from_file(text)), expected);

@@ -69,6 +69,8 @@ fn the_reference_file_gives_the_defaults() {
     assert!(config.cache.dir.take().is_some());
     assert!(config.server.body_budget.take().is_some());
     assert!(config.log.arrivals.take().is_some());
+    // But for `check`.
+    assert_eq!(config.log.level.take(), Some(Level::Info));
     assert_eq!(config, Config::default());
 }
 

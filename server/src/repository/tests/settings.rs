@@ -55,7 +55,7 @@ fn a_wrong_key_names_its_line_and_the_nearest_right_one() {
         read("pin = true\nmax_bach = 8\n").unwrap_err(),
         "digits/model.toml:2:1: unknown key `max_bach` at the top level; did you mean `max_batch`? (keys: \
          constants, dims, labels, max_batch, max_delay, memory_limit, pin, precision, prepare, priority, queue_limit, share, \
-         timeout)"
+         timeout, tuning)"
     );
 }
 

@@ -74,8 +74,10 @@ fn every_route_of_the_contract_is_described() {
     let operations: Vec<String> =
         operations().unwrap().into_iter().map(|(method, path)| format!("{method} {path}")).collect();
     let expected = [
+        "GET /",
         "GET /metrics",
         "GET /openapi.json",
+        "GET /page/{file}",
         "GET /v2",
         "GET /v2/health/live",
         "GET /v2/health/ready",

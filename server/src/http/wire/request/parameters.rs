@@ -10,7 +10,7 @@ use std::time::Duration;
 pub(crate) struct Parameters {
     /// How long the client will wait, from arrival; `None` where the model's own limit holds (also for 0).
     pub(crate) timeout: Option<Duration>,
-    /// 1 is the most urgent; `None` where the model's own priority holds (also for 0).
+    /// 1 is the most urgent; `None` for 0. Read because the protocol has it, and of no effect: priorities belong to models.
     pub(crate) priority: Option<u64>,
     /// Whether outputs that say nothing themselves come as binary data.
     pub(crate) binary_data_output: bool,
