@@ -284,6 +284,19 @@ impl Arena {
         })
     }
 
+    /// Room for a moment, where there is some that nobody has to leave for.
+    ///
+    /// # Errors
+    /// There is none.
+    pub(crate) fn spare_room(&self, owner: &str, bytes: u64) -> Result<Room, Error> {
+        match &self.backing {
+            Backing::Slab { slab, memory, .. } => {
+                Ok(Room::in_slab(slab.reserve(owner, bytes)?, Arc::clone(memory)))
+            }
+            Backing::Heap => self.room(owner, bytes),
+        }
+    }
+
     /// Room for weights. Idle weights are moved together, and idle models asked to leave, where that helps.
     ///
     /// # Errors

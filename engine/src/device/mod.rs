@@ -288,6 +288,15 @@ pub(crate) trait Runnable: Send + Sync {
         now: u64,
     ) -> Result<(), Error>;
 
+    /// Steps whose results, stored as f16, are at the end of its range or beyond, where inputs are noise between −3 and 3 and
+    /// ones; `None` where there is no room to find out, or the device stores none so.
+    ///
+    /// # Errors
+    /// The device's.
+    fn beyond_range(&self, _room: &GiveRoom<'_>, _now: u64) -> Result<Option<Vec<String>>, Error> {
+        Ok(None)
+    }
+
     /// How long each step takes in a lane that has run the program; `None` where the device does not tell.
     ///
     /// # Errors

@@ -56,6 +56,7 @@ fn decide(edit: &Edit<'_>) -> HashMap<ValueId, Stored> {
         let wide = inputs.contains(&Stored::Wide);
         let half = inputs.contains(&Stored::Half);
         let own = match &node.op {
+            _ if edit.preferences.wide.contains(&node.name) => Stored::Wide,
             Op::Pointwise(chain) if grows(chain) || (wide && !is_bounded(chain)) => Stored::Wide,
             Op::Pointwise(_) => Stored::Half,
             Op::Conv(_) | Op::ConvTranspose(_) | Op::Einsum(_) | Op::Attention(_) if !wide => Stored::Half,

@@ -33,6 +33,7 @@ mod views;
 
 use crate::graph::Graph;
 use edit::Edit;
+use std::collections::BTreeSet;
 
 /// What a device's chains can do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,6 +50,8 @@ pub struct Preferences {
     pub joined_products: bool,
     /// How numbers are stored and multiplied. Default: as f32.
     pub precision: Precision,
+    /// The names of nodes whose results are stored as f32 all the same. Default: none.
+    pub wide: BTreeSet<String>,
 }
 
 /// How f32 numbers of a model are stored and multiplied; sums are f32 always.
@@ -103,6 +106,7 @@ impl Default for Preferences {
             attention,
             joined_products: false,
             precision: Precision::F32,
+            wide: BTreeSet::new(),
         }
     }
 }

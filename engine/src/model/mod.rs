@@ -5,7 +5,7 @@ mod origin;
 pub use origin::Source;
 
 use crate::arena::Arena;
-use crate::device::{Constants, Manner, Null};
+use crate::device::{Constants, Manner, Null, Runnable};
 use crate::error::{Error, shapes_text};
 use crate::fuse::{Fused, Precision, Preferences, fuse};
 use crate::graph::Graph;
@@ -16,6 +16,7 @@ use crate::slab::{Agreement, Kind, Reservation, Terms};
 use crate::tensor::Shape;
 use lru::LruCache;
 use origin::Origin;
+use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -71,6 +72,7 @@ pub struct Model {
     preparing: Mutex<()>,
     /// Packed constants, shared by the programs.
     constants: Constants,
+    range: Mutex<Range>,
     _terms: Option<Agreement>,
 }
 
@@ -97,6 +99,7 @@ impl Model {
             programs: Mutex::new(LruCache::new(limits.programs)),
             preparing: Mutex::new(()),
             constants: arena.device().constants(),
+            range: Mutex::default(),
             _terms: terms,
         })
     }
@@ -181,15 +184,30 @@ impl Model {
         let device = self.arena.device();
         let precision = self.limits.precision;
         let precision = if device.computes_in(precision) { precision } else { Precision::F32 };
-        Preferences { precision, ..device.preferences() }
+        Preferences { precision, wide: lock(&self.range).wide.clone(), ..device.preferences() }
     }
 
     fn whole(&self) -> bool {
         self.limits.compute == Compute::Whole
     }
 
-    /// What computes for these shapes, and the host memory that it holds.
+    /// What computes for these shapes, and the host memory that it holds. Where f16 has no room for what a step makes, that
+    /// step and those that need it are made anew in f32.
     fn executor(&self, shapes: &[Shape]) -> Result<(Executor, Option<Reservation>), Error> {
+        for _ in 0..WIDENINGS {
+            match self.attempt(shapes)? {
+                Attempt::Made(executor, host) => return Ok((executor, host)),
+                Attempt::Beyond(names) => lock(&self.range).wide.extend(names),
+            }
+        }
+        lock(&self.range).known = true;
+        match self.attempt(shapes)? {
+            Attempt::Made(executor, host) => Ok((executor, host)),
+            Attempt::Beyond(_) => Err(Error::Fault { reason: "a range that is known was looked for".into() }),
+        }
+    }
+
+    fn attempt(&self, shapes: &[Shape]) -> Result<Attempt, Error> {
         let preferences = self.preferences();
         if let Some(graph) = self.origin.kept_graph(shapes, &preferences) {
             match self.planned(graph, shapes) {
@@ -207,7 +225,7 @@ impl Model {
                 let reason = reason.map(|why| format!("node `{}`: {}", why.node, why.reason));
                 let bytes = reference.constant_bytes + reference.live_peak_bytes;
                 let host = self.reserve(bytes as u64)?;
-                return Ok((Executor::Whole(reference, reason), host));
+                return Ok(Attempt::Made(Executor::Whole(reference, reason), host));
             }
         };
         let Fused { graph, .. } = fuse(graph, &preferences);
@@ -215,14 +233,14 @@ impl Model {
         let made = self.planned(graph, shapes)?;
         // What constants were only in the graph are in the slab now.
         drop(staging);
-        if let Some(record) = record {
+        if let (Some(record), Attempt::Made(..)) = (record, &made) {
             self.origin.keep_graph(shapes, &preferences, &record, self.limits.programs.get());
         }
         Ok(made)
     }
 
     /// Plans a fused graph and brings its constants into the slab.
-    fn planned(&self, graph: Graph, shapes: &[Shape]) -> Result<(Executor, Option<Reservation>), Error> {
+    fn planned(&self, graph: Graph, shapes: &[Shape]) -> Result<Attempt, Error> {
         let layout = layout(&graph);
         let host = self.reserve(layout.host_bytes())?;
         let Limits { threads, tuning, .. } = self.limits;
@@ -234,11 +252,27 @@ impl Model {
         }
         let room = |bytes| self.arena.room(&self.owner, bytes);
         let program = prepared.finish(&self.constants, self.origin.kept().as_ref(), &room)?;
+        if let Some(names) = self.beyond(&*program)? {
+            return Ok(Attempt::Beyond(names));
+        }
         let program = match self.limits.compute {
             Compute::Nothing => Box::new(Null::of(program)),
             _ => program,
         };
-        Ok((Executor::Planned(program), host))
+        Ok(Attempt::Made(Executor::Planned(program), host))
+    }
+
+    /// Steps for whose results f16 has no room, unless it is known by now which those are.
+    fn beyond(&self, program: &dyn Runnable) -> Result<Option<Vec<String>>, Error> {
+        if self.preferences().precision != Precision::F16 || lock(&self.range).known {
+            return Ok(None);
+        }
+        let room = |bytes| self.arena.spare_room(&self.owner, bytes);
+        let Some(mut names) = program.beyond_range(&room, self.arena.tick())? else { return Ok(None) };
+        let mut range = lock(&self.range);
+        names.retain(|name| !range.wide.contains(name));
+        range.known = names.is_empty();
+        Ok((!names.is_empty()).then_some(names))
     }
 
     /// Host memory, letting the model's own least recently used programs go where that helps.
@@ -259,6 +293,25 @@ impl Model {
         let names = self.signature().inputs.iter().map(|port| port.name.as_str());
         Error::Workspace { shapes: shapes_text(names, shapes), needed_bytes, lane_bytes }
     }
+}
+
+/// How often more of a model is made f32 than before.
+const WIDENINGS: usize = 4;
+
+/// What came of preparing a program.
+enum Attempt {
+    Made(Executor, Option<Reservation>),
+    /// These steps have to store f32.
+    Beyond(Vec<String>),
+}
+
+/// What f16 has no room for.
+#[derive(Default)]
+struct Range {
+    /// The names of nodes whose results are stored as f32.
+    wide: BTreeSet<String>,
+    /// Whether it was seen that those are all.
+    known: bool,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -3,6 +3,7 @@
 
 use super::budget::{Budget, Share};
 use super::error::ApiError;
+use super::spare::lend;
 use axum::body::Body;
 use bytes::Bytes;
 use flate2::write::{GzDecoder, ZlibDecoder};
@@ -90,7 +91,11 @@ impl Budget {
             match (&mut sink, first.take()) {
                 (None, None) if wire_bytes == data.len() => first = Some(data),
                 (None, before) => {
-                    let mut plain = Limited::new(self.largest, declared.unwrap_or(0));
+                    let expected = declared.unwrap_or(0);
+                    let mut plain = Limited::new(self.largest, expected);
+                    if let Some(buffer) = self.spare().take(expected) {
+                        plain.bytes = buffer;
+                    }
                     self.write(&mut plain, &before.unwrap_or_default(), share, wire_bytes)?;
                     self.write(&mut plain, &data, share, wire_bytes)?;
                     sink = Some(Sink::Plain(plain));
@@ -112,7 +117,7 @@ impl Budget {
         }
         let bytes = match sink {
             None => first.unwrap_or_default(),
-            Some(sink) => Bytes::from(sink.finish().map_err(|error| self.broken(&error))?),
+            Some(sink) => lend(sink.finish().map_err(|error| self.broken(&error))?, self),
         };
         Ok((bytes, wire_bytes))
     }

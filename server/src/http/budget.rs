@@ -1,6 +1,7 @@
 //! The memory that bodies take: those of requests, and of the answers to them.
 
 use super::error::ApiError;
+use super::spare::Spare;
 use bytes::Bytes;
 use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -9,6 +10,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 #[derive(Clone)]
 pub(crate) struct Budget {
     units: Arc<Semaphore>,
+    spare: Arc<Spare>,
     total: u64,
     /// The most that one request body may take.
     pub(super) largest: u64,
@@ -37,6 +39,7 @@ impl Share {
             Some(held) => held.merge(permit),
             None => self.0 = Some(permit),
         }
+        budget.spare.trim(budget.total.saturating_sub(budget.used()));
         Ok(())
     }
 
@@ -82,7 +85,17 @@ impl Budget {
     /// A budget of `total` bytes for all bodies, `largest` for one.
     pub(crate) fn new(total: u64, largest: u64) -> Budget {
         let units = usize::try_from(total / UNIT).unwrap_or(usize::MAX).min(Semaphore::MAX_PERMITS);
-        Budget { units: Arc::new(Semaphore::new(units)), total, largest }
+        Budget { units: Arc::new(Semaphore::new(units)), spare: Arc::default(), total, largest }
+    }
+
+    /// Bytes that all bodies may take together, buffers that are kept for the next ones included.
+    pub(super) fn total(&self) -> u64 {
+        self.total
+    }
+
+    /// Buffers that are kept for the next bodies.
+    pub(super) fn spare(&self) -> &Spare {
+        &self.spare
     }
 
     /// Bytes of bodies in memory now, rounded up to the budget's unit.

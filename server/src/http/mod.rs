@@ -9,6 +9,9 @@ mod error;
 /// The memory that bodies may take.
 mod budget;
 
+/// Buffers of bodies that are gone, for the next ones.
+mod spare;
+
 /// Reading a body within its limits.
 mod body;
 

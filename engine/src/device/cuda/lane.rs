@@ -128,6 +128,26 @@ impl CudaLane {
         CudaLane::new(shared, CudaLane::staging(shared)?)
     }
 
+    /// A lane whose workspace is memory that the caller holds.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub(super) fn borrowed(shared: &Arc<Shared>, first: CUdeviceptr, bytes: u64) -> Result<CudaLane, Error> {
+        let mut lane = CudaLane::growing(shared)?;
+        let own = lane.own_bytes();
+        (lane.first, lane.bytes, lane.fixed) = (first + own, bytes.saturating_sub(own), true);
+        if own > 0 {
+            lane.flags = first;
+            lane.clear_flags()?;
+        }
+        Ok(lane)
+    }
+
+    /// Bytes that a lane in borrowed memory needs for a workspace of so many.
+    pub(super) fn borrowed_bytes(workspace: u64) -> u64 {
+        workspace + FLAGS_BYTES as u64
+    }
+
     /// The steady and the burst lanes of a slab.
     ///
     /// # Errors

@@ -96,3 +96,27 @@ fn squares_exponentials_and_large_numbers_grow_and_a_clamp_does_not() {
     assert_eq!(stored(&|m, x| m.with(Binary::Div, x, 8.0)), DType::F16);
     assert_eq!(stored(&|m, x| m.unary(Unary::GeluErf, x)), DType::F16);
 }
+
+#[test]
+fn what_is_named_wide_stays_f32_until_something_brings_it_back() {
+    let mut m = Model::default();
+    let x = m.input(&[1, 4, 6, 6]);
+    let a = conv(&mut m, x, 8, false);
+    let b = conv(&mut m, a, 8, false);
+    let c = m.unary(Unary::Tanh, b);
+    let y = conv(&mut m, c, 4, false);
+    let name = m.builder.graph().nodes[1].name.clone();
+    let graph = m.fused_as(&[y], &Preferences { wide: [name].into(), epilogue_chains: false, ..halves() });
+    assert_eq!(
+        dtypes(&graph),
+        [
+            "Cast FP32 -> FP16",
+            "Conv FP16 -> FP16",
+            "Cast FP16 -> FP32",
+            "Conv FP32 -> FP32",
+            "Pointwise FP32 -> FP16",
+            "Conv FP16 -> FP16",
+            "Cast FP16 -> FP32",
+        ]
+    );
+}

@@ -138,6 +138,7 @@ proptest! {
             attention: (registers % 3 != 0).then_some(AttentionKeys { fewest: 1, fewest_selected: 1, additive: operands % 3 == 0, ..AttentionKeys::default() }),
             joined_products: operands % 2 == 1,
             precision: if registers % 2 == 0 { Precision::F16 } else { Precision::F32 },
+            wide: (0..operands).map(|at| format!("p{at}")).collect(),
         };
         check(build(&steps, outputs), &preferences);
     }

@@ -44,6 +44,7 @@ __device__ __forceinline__ f32 to_f32(f16 x) {
     return y;
 }
 
+// What is out of the range of T becomes its largest number, and NaN stays.
 template <class T>
 __device__ __forceinline__ T from_f32(f32 x);
 
@@ -55,7 +56,7 @@ __device__ __forceinline__ f32 from_f32<f32>(f32 x) {
 template <>
 __device__ __forceinline__ f16 from_f32<f16>(f32 x) {
     f16 y;
-    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y.bits) : "f"(x));
+    asm("cvt.rn.satfinite.f16.f32 %0, %1;" : "=h"(y.bits) : "f"(x));
     return y;
 }
 
@@ -119,7 +120,7 @@ __device__ __forceinline__ void store(T *to, const f32 (&from)[V]) {
     if constexpr (sizeof(T) == 2 && V > 1) {
 #pragma unroll
         for (int v = 0; v < V; v += 2)
-            asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pack.words[v / 2]) : "f"(from[v + 1]), "f"(from[v]));
+            asm("cvt.rn.satfinite.f16x2.f32 %0, %1, %2;" : "=r"(pack.words[v / 2]) : "f"(from[v + 1]), "f"(from[v]));
     } else {
 #pragma unroll
         for (int v = 0; v < V; v++) pack.at[v] = from_f32<T>(from[v]);

@@ -72,15 +72,16 @@ __device__ __forceinline__ float from_half(u16 x) {
     asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x));
     return y;
 }
+// What is out of range becomes the largest number, and NaN stays.
 __device__ __forceinline__ u16 to_half(float x) {
     u16 y;
-    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y) : "f"(x));
+    asm("cvt.rn.satfinite.f16.f32 %0, %1;" : "=h"(y) : "f"(x));
     return y;
 }
 // Two f16 in a word, the first in its lower half.
 __device__ __forceinline__ u32 to_halves(float low, float high) {
     u32 y;
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(y) : "f"(high), "f"(low));
+    asm("cvt.rn.satfinite.f16x2.f32 %0, %1, %2;" : "=r"(y) : "f"(high), "f"(low));
     return y;
 }
 __device__ __forceinline__ float low_half(u32 x) { return from_half((u16)x); }

@@ -4,6 +4,7 @@
 //! what was recorded. Host steps divide a program into parts, each recorded on its own.
 
 mod prepared;
+mod range;
 mod resident;
 mod run;
 mod tune;

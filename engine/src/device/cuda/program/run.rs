@@ -7,7 +7,7 @@ use super::super::launch::Operands;
 use super::super::modules::done;
 use super::super::transfers;
 use super::{Bound, CudaProgram, Part, Slot, Work, anothers};
-use crate::device::{Batch, Held, Lane, Runnable, StepTime};
+use crate::device::{Batch, GiveRoom, Held, Lane, Runnable, StepTime};
 use crate::error::Error;
 use crate::plan::Plan;
 use crate::tensor::Tensor;
@@ -95,7 +95,7 @@ impl CudaProgram {
         lane.stream.wait()
     }
 
-    fn host_step(&self, lane: &mut CudaLane, bases: &Bases, at: usize) -> Result<(), Error> {
+    pub(super) fn host_step(&self, lane: &mut CudaLane, bases: &Bases, at: usize) -> Result<(), Error> {
         let Bound { work: Work::Host(host), inputs, outputs, .. } = &self.steps[at] else { return Ok(()) };
         let address = |slot: &Slot| bases.get(slot.base).copied().unwrap_or(0) + slot.offset;
         let inputs: Vec<CUdeviceptr> = inputs.iter().map(address).collect();
@@ -135,7 +135,7 @@ impl CudaProgram {
         Ok(lane)
     }
 
-    fn hold(&self, now: u64) -> SmallVec<[Held<'_>; 4]> {
+    pub(super) fn hold(&self, now: u64) -> SmallVec<[Held<'_>; 4]> {
         self.weights.iter().map(|weights| weights.hold(now)).collect()
     }
 }
@@ -203,6 +203,10 @@ impl Runnable for CudaProgram {
             self.record(lane, bases);
         }
         Ok(())
+    }
+
+    fn beyond_range(&self, room: &GiveRoom<'_>, now: u64) -> Result<Option<Vec<String>>, Error> {
+        self.beyond(room, now)
     }
 
     fn step_times(&self, lane: &mut dyn Lane, now: u64) -> Result<Option<Vec<StepTime>>, Error> {

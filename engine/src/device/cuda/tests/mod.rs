@@ -7,7 +7,7 @@ mod staging;
 use super::launch::TRIED;
 use crate::device::{Batch, Binaries, Manner, Opened, Room};
 use crate::fuse::{Precision, Preferences, fuse};
-use crate::graph::{Builder, Graph, Op, ValueId};
+use crate::graph::{Builder, Chain, Einsum, Epilogue, Graph, Instr, Op, Src, Unary, ValueId};
 use crate::plan::layout;
 use crate::tensor::{DType, Tensor};
 use std::path::PathBuf;
@@ -225,4 +225,48 @@ fn apart(got: &Tensor, wanted: &Tensor, tolerance: f32) -> Result<f32, String> {
         worst = worst.max(apart);
     }
     Ok(worst)
+}
+
+/// A product whose sums are out of the range of f16, and what is left of them once they are divided again.
+fn large() -> (Graph, Tensor) {
+    let mut m = Builder::new();
+    let x = m.input("x", DType::F32, &[4, 32]);
+    let labels = |labels: &str| labels.chars().collect();
+    let einsum = || {
+        let epilogue = Epilogue::default();
+        Op::Einsum(Einsum { a: labels("mk"), b: labels("kn"), c: labels("mn"), epilogue })
+    };
+    let w = m.floats("w", &[32, 16], &[1e5; 32 * 16]);
+    let y = m.node("large", einsum(), &[x, w], DType::F32, &[4, 16]);
+    let w = m.floats("w", &[16, 8], &[1e-5 / 16.0; 16 * 8]);
+    let y = m.node("small", einsum(), &[y, w], DType::F32, &[4, 8]);
+    let chain = Chain { instrs: vec![Instr::Unary(Unary::Tanh, Src::Operand(0))] };
+    let y = m.node("tanh", Op::Pointwise(chain), &[y], DType::F32, &[4, 8]);
+    let floats: Vec<f32> = (0..128).map(|at| (at % 7) as f32 / 100.0).collect();
+    (m.finish(&[y]), Tensor::from_slice(DType::F32, &[4, 32], &floats).unwrap())
+}
+
+#[test]
+fn what_f16_has_no_room_for_is_named_and_is_right_once_it_is_wide() {
+    let Some(gpu) = gpu() else { return };
+    let ((graph, x), opened) = (large(), gpu.device());
+    let manner = Manner { precision: Precision::F16, ..EXACT[0] };
+    let halved = |wide: &[&str]| {
+        let wide = wide.iter().map(|name| (*name).to_owned()).collect();
+        fuse(graph.clone(), &Preferences { precision: Precision::F16, wide, ..opened.preferences() }).graph
+    };
+    let named = |wide: &[&str]| {
+        let graph = halved(wide);
+        let prepared = opened.prepare(graph.clone(), layout(&graph), manner).unwrap();
+        let room = |bytes: u64| Ok(Room::own(opened.memory(bytes).unwrap(), bytes));
+        let program = prepared.finish(&opened.constants(), None, &room).unwrap();
+        let none = |_| Err(crate::error::Error::Memory { bytes: 1 });
+        assert!(program.beyond_range(&none, 0).unwrap().is_none());
+        program.beyond_range(&room, 0).unwrap().unwrap()
+    };
+    assert_eq!(named(&[]), ["large"]);
+    assert!(named(&["large"]).is_empty());
+    let got = run(gpu, &halved(&["large"]), std::slice::from_ref(&x), manner).unwrap();
+    let wanted = run(&Opened::default(), &graph, &[x], Manner::plain(1)).unwrap();
+    apart(&got[0], &wanted[0], tolerance(Precision::F16)).unwrap();
 }
