@@ -194,7 +194,7 @@ def hidden(place):
 def scenario_12_without_a_driver_auto_serves_on_the_processor_with_a_warning(place):
     nets.picture(place.models / "small.onnx")
     for at, (how, environment) in enumerate(hidden(place).items()):
-        config = {"memory": {"ceiling": "512MiB"}}
+        config = {"memory": {"ceiling": "512MiB"}, "lanes": {"steady": 1, "workspace": "8MiB"}}
         with Server(place.folder / f"server{at}", place.models, config, "auto", env=environment) as server:
             assert np.isfinite(ask(server, "small", PICTURE)["scores"]).all()
             warned = re.search(r"WARN.*(CUDA|GPU|driver|cuda).*", server.log())

@@ -236,13 +236,13 @@ fn large() -> (Graph, Tensor) {
         let epilogue = Epilogue::default();
         Op::Einsum(Einsum { a: labels("mk"), b: labels("kn"), c: labels("mn"), epilogue })
     };
-    let w = m.floats("w", &[32, 16], &[1e5; 32 * 16]);
+    let w = m.floats("w", &[32, 16], &[5e4; 32 * 16]);
     let y = m.node("large", einsum(), &[x, w], DType::F32, &[4, 16]);
-    let w = m.floats("w", &[16, 8], &[1e-5 / 16.0; 16 * 8]);
+    let w = m.floats("w", &[16, 8], &[1.0 / (5e4 * 16.0 * 8.0); 16 * 8]);
     let y = m.node("small", einsum(), &[y, w], DType::F32, &[4, 8]);
     let chain = Chain { instrs: vec![Instr::Unary(Unary::Tanh, Src::Operand(0))] };
     let y = m.node("tanh", Op::Pointwise(chain), &[y], DType::F32, &[4, 8]);
-    let floats: Vec<f32> = (0..128).map(|at| (at % 7) as f32 / 100.0).collect();
+    let floats: Vec<f32> = (0..128).map(|at| (at % 7) as f32 / 25.0).collect();
     (m.finish(&[y]), Tensor::from_slice(DType::F32, &[4, 32], &floats).unwrap())
 }
 
