@@ -17,10 +17,12 @@ RUN mkdir engine/src server/src tests/loom/src \
     && cargo build --release --locked
 COPY engine/src engine/src
 COPY server/src server/src
+COPY docker/sbom docker/
 # Cargo goes by the time of a file, and the sources may be older than what was made of the empty ones.
 RUN touch engine/src/lib.rs server/src/main.rs \
     && cargo build --release --locked \
-    && strip target/release/plimsoll
+    && strip target/release/plimsoll \
+    && docker/sbom target/release/plimsoll >target/sbom.json
 
 FROM debian:bookworm-slim AS tree
 COPY docker/tree /usr/local/bin/
@@ -40,6 +42,7 @@ COPY --from=tree /tree /
 COPY --from=tree --chown=65532:65532 /cache /cache
 COPY --from=build /plimsoll/target/release/plimsoll /usr/bin/
 COPY LICENSE-* /usr/share/doc/plimsoll/
+COPY --from=build /plimsoll/target/sbom.json /usr/share/doc/plimsoll/
 COPY config /etc/plimsoll
 COPY config/cpu.toml /etc/plimsoll/plimsoll.toml
 COPY models /models

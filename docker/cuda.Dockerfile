@@ -19,10 +19,12 @@ RUN mkdir engine/src server/src tests/loom/src \
     && cargo build --release --locked
 COPY engine/src engine/src
 COPY server/src server/src
+COPY docker/sbom docker/
 # Cargo goes by the time of a file, and the sources may be older than what was made of the empty ones.
 RUN touch engine/src/lib.rs server/src/main.rs \
     && cargo build --release --locked \
-    && strip target/release/plimsoll
+    && strip target/release/plimsoll \
+    && docker/sbom target/release/plimsoll >target/sbom.json
 
 # NVIDIA's run-time compiler, of the newest release of each major version: what it makes runs on every driver of it. The
 # architectures are those of A100 and A30, RTX 30, RTX 40 and L4, H100 and H200, RTX 50.
@@ -61,6 +63,7 @@ COPY --from=kernels --chown=65532:65532 /cache /cache
 COPY --from=kernels /kernels /usr/share/plimsoll/kernels
 COPY --from=build /plimsoll/target/release/plimsoll /usr/bin/
 COPY LICENSE-* /usr/share/doc/plimsoll/
+COPY --from=build /plimsoll/target/sbom.json /usr/share/doc/plimsoll/
 COPY config /etc/plimsoll
 COPY config/desktop.toml /etc/plimsoll/plimsoll.toml
 COPY models /models

@@ -1,9 +1,9 @@
 //! Fuzz targets: what comes from outside, mutated, must be read or refused, in time and without a panic.
 //!
-//! In every run of the tests each target has a second; `FUZZ_SECONDS=60 cargo test --release fuzz::` gives it more, and
-//! `FUZZ_SEED` another beginning. The input at hand lies in `target/fuzz` while it is tried, so that it is there after a
-//! crash or a hang: it goes into the corpus, `tests/fuzz`, once what it found is fixed. Stable Rust has no coverage to be
-//! guided by; the corpus is what leads into the depth.
+//! With the other tests each target has a second; `FUZZ_SECONDS=60 cargo test --release fuzz::` gives it more, as
+//! `tests/run` does, and `FUZZ_SEED` another beginning. The input at hand lies in `target/fuzz` while it is tried, so that
+//! it is there after a crash or a hang: it goes into the corpus, `tests/fuzz`, once what it found is fixed. No coverage
+//! guides it, which would have all dependencies compiled once more; the corpus is what leads into the depth.
 
 use crate::command::Random;
 use crate::config::{self, Flags};
@@ -15,9 +15,11 @@ use plimsoll_engine::import::{Dim, Port, Signature};
 use plimsoll_engine::model::{Limits, Model, Source};
 use plimsoll_engine::slab::{Fixed, Terms};
 use plimsoll_engine::tensor::{DType, Shape};
+use std::env;
+use std::fs::{self, File};
+use std::io::{Seek, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use std::{env, fs};
 
 /// An input that takes longer is as bad as one that panics.
 const SLOW: Duration = Duration::from_secs(10);
@@ -64,8 +66,12 @@ fn fuzz(target: &str, seeds: &[&str], try_one: impl Fn(&Path, &[u8])) {
     let corpus: Vec<Vec<u8>> = files.iter().map(|file| fs::read(file).unwrap()).collect();
     let at_hand = root().join("target/fuzz").join(target);
     fs::create_dir_all(at_hand.parent().unwrap()).unwrap();
-    let run = |input: &[u8]| {
-        fs::write(&at_hand, input).unwrap();
+    let mut kept = File::create(&at_hand).unwrap();
+    let mut run = |input: &[u8]| {
+        // In place: file systems bring a file to the disk that is emptied and written anew, which takes milliseconds.
+        kept.rewind().unwrap();
+        kept.write_all(input).unwrap();
+        kept.set_len(input.len() as u64).unwrap();
         let begun = Instant::now();
         try_one(&at_hand, input);
         assert!(begun.elapsed() < SLOW, "{} took {:?}", at_hand.display(), begun.elapsed());

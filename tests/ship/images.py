@@ -117,6 +117,9 @@ class Image:
                 elif source.endswith("/plimsoll"):
                     target.mkdir(parents=True, exist_ok=True)
                     subprocess.run(["strip", "-o", target / "plimsoll", BIN], check=True)
+                elif source.endswith("/sbom.json"):
+                    with open(target / "sbom.json", "wb") as bill:
+                        subprocess.run([ROOT / "docker/sbom", root / "usr/bin/plimsoll"], stdout=bill, check=True)
                 elif source == "/kernels":
                     shutil.copytree(KERNELS, target)
                 elif source == "/cache":

@@ -4,6 +4,8 @@ As a container runtime would: namespaces of its own, the root read-only, the ima
 environment, its command as process 1, and no place to write but the volumes.
 """
 
+import hashlib
+import json
 import os
 import pathlib
 import platform
@@ -50,6 +52,13 @@ def test_the_content_stays_below_its_limit(tree):
     total = sum(sizes.values())
     print(f"{image.name}: {total / MB:.1f} MB, of which the binary {sizes[root / 'usr/bin/plimsoll'] / MB:.1f} MB")
     assert total <= LIMITS[image.name], sorted(sizes.items(), key=lambda item: -item[1])[:10]
+
+
+def test_the_bill_of_materials_is_that_of_the_binary_inside(tree):
+    _, root = tree
+    bill = json.loads((root / "usr/share/doc/plimsoll/sbom.json").read_text())
+    binary = hashlib.sha256((root / "usr/bin/plimsoll").read_bytes()).hexdigest()
+    assert bill["metadata"]["component"]["hashes"] == [{"alg": "SHA-256", "content": binary}]
 
 
 class Container(Server):
