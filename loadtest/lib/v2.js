@@ -15,7 +15,8 @@ export const inferUrl = (model) => `${URL}/v2/models/${model}/infer`;
 /** The metadata of a model, which is loaded where it is not; throws when the server does not answer or know it. */
 export function metadata(model) {
   const url = `${URL}/v2/models/${model}`;
-  let answer = http.get(url);
+  // That it is not loaded is no failure of the server's.
+  let answer = http.get(url, { responseCallback: http.expectedStatuses(200, 503) });
   if (answer.status === 503) {
     const load = `${URL}/v2/repository/models/${model}/load`;
     const loaded = http.post(load, null);

@@ -28,7 +28,7 @@ pub(super) fn run(edit: &mut Edit<'_>) {
     }
     let mut converted = HashMap::new();
     for at in edit.places() {
-        convert(edit, at, &halved, &mut converted);
+        convert(edit, at, &halved, &stored, &mut converted);
     }
 }
 
@@ -169,6 +169,7 @@ fn convert(
     edit: &mut Edit<'_>,
     at: usize,
     halved: &HashSet<ValueId>,
+    stored: &HashMap<ValueId, Stored>,
     converted: &mut HashMap<(ValueId, DType), ValueId>,
 ) {
     let (Some(node), Some(y)) = (edit.node(at), edit.output(at)) else { return };
@@ -179,7 +180,11 @@ fn convert(
     let host = matches!(node.op, Op::Host(_));
     let wanted = match edit.value(y).dtype {
         _ if host => DType::F32,
-        DType::F32 if edit.is_output(y) && computes_in_half(edit, node) => DType::F16,
+        DType::F32
+            if edit.is_output(y) && stored.get(&y) != Some(&Stored::Wide) && computes_in_half(edit, node) =>
+        {
+            DType::F16
+        }
         dtype @ (DType::F32 | DType::F16) => dtype,
         // A position or a count: as its input is.
         _ => match first {

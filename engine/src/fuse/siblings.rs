@@ -6,6 +6,10 @@ use crate::graph::{Data, Einsum, Op, Part, Value, ValueId};
 use crate::tensor::{DType, Shape};
 use std::collections::HashMap;
 
+/// Products farther apart stay apart: the value that they make together lives from the first one to the last reader, and the
+/// keys of every layer of a decoder would be there at once.
+const SPAN: usize = 32;
+
 /// Parts begin at multiples of so many elements, so that whoever reads them can move 16 bytes at a time.
 const GRAIN: usize = 8;
 
@@ -13,21 +17,22 @@ pub(super) fn run(edit: &mut Edit<'_>) {
     if !edit.preferences.joined_products {
         return;
     }
-    let mut families: HashMap<Kin, Vec<usize>> = HashMap::new();
-    let mut order = vec![];
+    // The family that each kin's next product joins.
+    let (mut families, mut all): (HashMap<Kin, usize>, Vec<Vec<usize>>) = (HashMap::new(), vec![]);
     for at in edit.places() {
         let Some(kin) = kin(edit, at) else { continue };
-        let family = families.entry(kin.clone()).or_default();
-        if family.is_empty() {
-            order.push(kin);
+        let family = families.entry(kin).or_insert_with(|| {
+            all.push(vec![]);
+            all.len() - 1
+        });
+        if all[*family].first().is_some_and(|first| at - first > SPAN) {
+            all.push(vec![]);
+            *family = all.len() - 1;
         }
-        family.push(at);
+        all[*family].push(at);
     }
-    for kin in order {
-        let family = &families[&kin];
-        if family.len() > 1 {
-            join(edit, family);
-        }
+    for family in all.iter().filter(|family| family.len() > 1) {
+        join(edit, family);
     }
 }
 

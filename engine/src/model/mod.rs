@@ -9,7 +9,7 @@ use crate::device::{Constants, Manner, Null, Runnable};
 use crate::error::{Error, shapes_text};
 use crate::fuse::{Fused, Precision, Preferences, fuse};
 use crate::graph::Graph;
-use crate::import::{Lowered, Signature};
+use crate::import::{Lowered, Signature, caught};
 use crate::plan::layout;
 use crate::program::{Executor, Program};
 use crate::slab::{Agreement, Kind, Reservation, Terms};
@@ -268,7 +268,9 @@ impl Model {
             return Ok(None);
         }
         let room = |bytes| self.arena.spare_room(&self.owner, bytes);
-        let Some(mut names) = program.beyond_range(&room, self.arena.tick())? else { return Ok(None) };
+        // What panics on noise says nothing of what clients send.
+        let found = caught(|| program.beyond_range(&room, self.arena.tick()));
+        let Some(mut names) = found.unwrap_or(Ok(None))? else { return Ok(None) };
         let mut range = lock(&self.range);
         names.retain(|name| !range.wide.contains(name));
         range.known = names.is_empty();

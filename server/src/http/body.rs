@@ -93,7 +93,10 @@ impl Budget {
                 (None, before) => {
                     let expected = declared.unwrap_or(0);
                     let mut plain = Limited::new(self.largest, expected);
-                    if let Some(buffer) = self.spare().take(expected) {
+                    // Its pages are there, whatever has come by now: all of it is claimed.
+                    if let Some(buffer) = self.spare().take(expected)
+                        && share.cover(self, buffer.capacity() as u64).is_ok()
+                    {
                         plain.bytes = buffer;
                     }
                     self.write(&mut plain, &before.unwrap_or_default(), share, wire_bytes)?;

@@ -34,18 +34,23 @@ impl Spare {
         Some(buffer)
     }
 
-    /// Keeps a buffer where all of them take no more than `room` then.
-    fn give(&self, mut buffer: Vec<u8>, room: u64) {
+    /// Keeps a buffer, where all of them take no more than `room` says then.
+    fn give(&self, mut buffer: Vec<u8>, room: impl Fn() -> u64) {
         if buffer.capacity() < SHORTEST {
             return;
         }
-        let mut buffers = self.lock();
-        let bytes = self.bytes.load(Ordering::Relaxed) + buffer.capacity() as u64;
-        if bytes <= room {
+        {
+            let mut buffers = self.lock();
+            let bytes = self.bytes.load(Ordering::Relaxed) + buffer.capacity() as u64;
+            if bytes > room() {
+                return;
+            }
             self.bytes.store(bytes, Ordering::Relaxed);
             buffer.clear();
             buffers.push(buffer);
         }
+        // Who claimed something meanwhile did not see this buffer.
+        self.trim(room());
     }
 
     /// Lets buffers go, the oldest first, until all of them take no more than `room`.
@@ -81,7 +86,7 @@ impl AsRef<[u8]> for Lent {
 impl Drop for Lent {
     fn drop(&mut self) {
         // What bodies take now and what is kept for others is within the budget together.
-        let room = self.budget.total().saturating_sub(self.budget.used());
+        let room = || self.budget.total().saturating_sub(self.budget.used());
         self.budget.spare().give(std::mem::take(&mut self.buffer), room);
     }
 }

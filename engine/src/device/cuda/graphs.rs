@@ -81,6 +81,9 @@ impl Graph {
             result::stream::begin_capture(stream, mode)?;
             let launched = launch();
             let graph = result::stream::end_capture(stream);
+            if let (Err(_), Ok(graph)) = (&launched, &graph) {
+                let _ = result::graph::destroy(*graph);
+            }
             launched?;
             let graph = graph?;
             let made = result::graph::instantiate(graph, CUgraphInstantiate_flags(0));

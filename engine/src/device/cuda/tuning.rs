@@ -35,6 +35,9 @@ impl Way {
     }
 }
 
+/// So many choices are kept: whoever may ask for any shape makes problems without end.
+const MOST: usize = 1 << 16;
+
 /// What has been found out.
 #[derive(Default)]
 pub(super) struct Tuned {
@@ -62,9 +65,13 @@ impl Tuned {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).get(&problem).copied()
     }
 
-    /// Adds a choice.
-    pub(super) fn note(&self, problem: Problem, way: Way) {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner).insert(problem, way);
+    /// Adds a choice, unless another was made meanwhile or there are very many; returns what holds.
+    pub(super) fn note(&self, problem: Problem, way: Way) -> Way {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.len() >= MOST && !known.contains_key(&problem) {
+            return way;
+        }
+        *known.entry(problem).or_insert(way)
     }
 
     /// Writes all choices down. Where that fails they are found out again at the next start.
@@ -105,13 +112,13 @@ mod tests {
         let file = folder.path().join("sub/tuned.txt");
         let tuned = Tuned { file: Some(file.clone()), known: Mutex::default() };
         let (first, second) = (Problem::of("first"), Problem::of("second"));
-        tuned.note(first, Way::of("a"));
+        assert_eq!(tuned.note(first, Way::of("a")), Way::of("a"));
         tuned.note(second, Way::of("b"));
-        tuned.note(first, Way::of("c"));
+        assert_eq!(tuned.note(first, Way::of("c")), Way::of("a"), "who came first");
         tuned.write();
         let text = fs::read_to_string(file).unwrap();
         let known = parse(&text);
-        assert_eq!((known.get(&first), known.len()), (Some(&Way::of("c")), 2));
+        assert_eq!((known.get(&first), known.len()), (Some(&Way::of("a")), 2));
         assert_eq!(parse(&text[..text.len() - 2]).len(), 1);
         assert_eq!(parse("nothing\n\n0 1\n").len(), 0);
     }

@@ -120,3 +120,15 @@ fn what_is_named_wide_stays_f32_until_something_brings_it_back() {
         ]
     );
 }
+
+#[test]
+fn what_is_named_wide_is_wide_where_a_caller_gets_it() {
+    let mut m = Model::default();
+    let x = m.input(&[1, 4, 6, 6]);
+    let a = conv(&mut m, x, 8, false);
+    let y = conv(&mut m, a, 4, false);
+    let name = m.builder.graph().nodes[1].name.clone();
+    let graph = m.fused_as(&[y], &Preferences { wide: [name].into(), ..halves() });
+    let wanted = ["Cast FP32 -> FP16", "Conv FP16 -> FP16", "Cast FP16 -> FP32", "Conv FP32 -> FP32"];
+    assert_eq!(dtypes(&graph), wanted);
+}

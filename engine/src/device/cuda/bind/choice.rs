@@ -4,7 +4,9 @@ use super::super::kernels::grid::Grid;
 use super::super::launch::{Binder, Ways, none};
 use super::super::modules::{Function, Modules};
 use super::super::tuning::{Problem, Way};
+use super::tail::bias_is_computed;
 use crate::device::NoKernel;
+use crate::graph::{Conv, Einsum, Op};
 use crate::plan::Step;
 use cudarc::driver::result::DriverError;
 use std::fmt::Debug;
@@ -41,8 +43,15 @@ impl<C: Debug> Choice<C> {
     ) -> Result<Choice<C>, NoKernel> {
         let problem = Problem::of(&format!("{problem:?}"));
         let options = candidates.into_iter().take(binder.tries());
+        let waits = match &step.op {
+            Op::Conv(Conv { epilogue, .. }) | Op::Einsum(Einsum { epilogue, .. }) => {
+                bias_is_computed(step, epilogue)
+            }
+            _ => false,
+        };
         let options = options.map(|candidate| {
-            let (kernel, grid) = made(&candidate);
+            let (kernel, mut grid) = made(&candidate);
+            grid.dependent &= !waits;
             Launch { candidate, kernel, grid, function: OnceLock::new() }
         });
         let choice = Choice { problem, options: options.collect(), at: AtomicUsize::new(0) };

@@ -7,7 +7,7 @@ use super::ending::ending;
 use super::pointwise::chain_over;
 use crate::device::NoKernel;
 use crate::graph;
-use crate::plan::{Operand, Step};
+use crate::plan::{Operand, Place, Step};
 use cudarc::driver::result::DriverError;
 use cudarc::driver::sys::CUdeviceptr;
 use smallvec::SmallVec;
@@ -86,6 +86,12 @@ impl Tail {
         // SAFETY: the caller's promise; the first operand is the output itself.
         unsafe { after.launch(on.queue, &inputs, on.outputs[0]) }
     }
+}
+
+/// Whether the step's bias is computed. Kernels read it before they wait for the launch ahead, so that it must not begin
+/// early then.
+pub(super) fn bias_is_computed(step: &Step, epilogue: &graph::Epilogue) -> bool {
+    epilogue.bias && step.inputs.get(2).is_some_and(|bias| !matches!(bias.place, Place::Constant(_)))
 }
 
 /// Which input the chain's second operand is.

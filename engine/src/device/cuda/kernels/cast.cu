@@ -74,7 +74,12 @@ template <> struct Convert<f64> {
 };
 template <> struct Convert<f16> {
     template <class From> static __device__ __forceinline__ f16 of(From x) { return to_half((f64)x); }
-    static __device__ __forceinline__ f16 of(f32 x) { return from_f32<f16>(x); }
+    // A model's own conversion: what is out of range becomes infinite, as the operator says.
+    static __device__ __forceinline__ f16 of(f32 x) {
+        f16 y;
+        asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y.bits) : "f"(x));
+        return y;
+    }
 };
 
 template <class From, class To>

@@ -13,16 +13,24 @@ use crate::plan::Operand;
 use crate::tensor::DType;
 use half::f16;
 
+/// No model is looked at that has a longer input or result: each is in host memory for a moment.
+const LONGEST: usize = 64 << 20;
+
 /// The largest number of f16, without its sign.
 const LARGEST: u16 = 0x7bff;
 
 impl CudaProgram {
-    /// The steps' names; `None` where there is no room for a workspace.
+    /// The steps' names; `None` where there is no room for a workspace, or it cannot be found out with noise.
     ///
     /// # Errors
-    /// The device's, or a step that does not run on noise.
+    /// The device's.
     pub(super) fn beyond(&self, room: &GiveRoom<'_>, now: u64) -> Result<Option<Vec<String>>, Error> {
         self.shared.context.enter()?;
+        let ports = self.plan.layout.inputs.iter();
+        let made = self.plan.layout.steps.iter().flat_map(|step| &step.outputs);
+        if ports.chain(made).any(|operand| bytes_of(operand) > LONGEST) {
+            return Ok(None);
+        }
         let Ok(room) = room(CudaLane::borrowed_bytes(self.plan.workspace_bytes)) else { return Ok(None) };
         let (kept, held) = (room.hold(now), self.hold(now));
         let mut lane = CudaLane::borrowed(&self.shared, kept.first as u64, room.bytes() as u64)?;
@@ -34,11 +42,15 @@ impl CudaProgram {
         }
         let mut found = vec![];
         for (at, bound) in self.steps.iter().enumerate() {
-            match &bound.work {
-                Work::Host(_) => self.host_step(&mut lane, &bases, at)?,
-                Work::Kernel(_) => done(self.launch_step(&lane, &bases, at))?,
-            }
+            let ran = match &bound.work {
+                Work::Host(_) => self.host_step(&mut lane, &bases, at),
+                Work::Kernel(_) => done(self.launch_step(&lane, &bases, at)),
+            };
             lane.stream.wait()?;
+            if ran.is_err() {
+                // Noise may be no input for a step; a model that runs on others is served all the same.
+                return Ok(None);
+            }
             let step = &self.plan.layout.steps[at];
             for (operand, slot) in step.outputs.iter().zip(&bound.outputs) {
                 let first = lane.first + slot.offset;

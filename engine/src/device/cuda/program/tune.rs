@@ -15,13 +15,16 @@ use std::collections::BTreeMap;
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
-/// The tries by themselves end after so long, and those within the program as well; steps that remain have the kernel
+/// No try by itself begins after so long, and none within the program either; steps that remain have the kernel
 /// that promises most.
 const BUDGET: Duration = Duration::from_secs(1);
 
 /// One recording takes about as long, by launches of one step between these numbers.
 const RECORDING: Duration = Duration::from_micros(300);
 const LAUNCHES: [u128; 2] = [3, 40];
+
+/// What takes longer is timed once.
+const LONG: Duration = Duration::from_millis(5);
 
 /// Each recording is started so often, and the shortest time counts.
 const STARTS: usize = 5;
@@ -54,8 +57,13 @@ impl CudaProgram {
             self.together(lane, bases, &contests)?;
             // What operands held may have been no indices.
             lane.take_flag()?;
-            for ways in contests.iter().filter_map(|contest| self.ways(contest.steps[0])) {
-                self.shared.tuned.note(ways.problem(), ways.way(ways.chosen()));
+            for contest in contests.iter().filter(|contest| !contest.times.is_empty()) {
+                let Some(ways) = self.ways(contest.steps[0]) else { continue };
+                let holds = self.shared.tuned.note(ways.problem(), ways.way(ways.chosen()));
+                // Another lane may have found out the same meanwhile.
+                if let Some(way) = (0..ways.count()).find(|way| ways.way(*way) == holds) {
+                    self.choose(contest, way)?;
+                }
             }
             self.shared.tuned.write();
         }
@@ -78,7 +86,7 @@ impl CudaProgram {
             if let Some(place) = places.get(&ways.problem()) {
                 contests[*place].steps.push(at);
             } else if begun.elapsed() < BUDGET {
-                let times = self.time_all(lane, bases, at, ways)?;
+                let times = self.time_all(lane, bases, (at, ways), begun)?;
                 places.insert(ways.problem(), contests.len());
                 contests.push(Contest { steps: vec![at], times });
             }
@@ -91,8 +99,8 @@ impl CudaProgram {
 
     /// Times the fastest ways of each problem within the program, and chooses the fastest.
     fn together(&self, lane: &CudaLane, bases: &Bases, contests: &[Contest]) -> Result<(), Error> {
-        let Some(mut shortest) = self.time_program(lane, bases)? else { return Ok(()) };
         let begun = Instant::now();
+        let Some(mut shortest) = self.time_program(lane, bases)? else { return Ok(()) };
         let share = |contest: &&Contest| {
             let fastest = contest.times.first().map_or(Duration::ZERO, |(took, _)| *took);
             std::cmp::Reverse(fastest * contest.steps.len() as u32)
@@ -133,11 +141,14 @@ impl CudaProgram {
         &self,
         lane: &CudaLane,
         bases: &Bases,
-        at: usize,
-        ways: &dyn Ways,
+        (at, ways): (usize, &dyn Ways),
+        begun: Instant,
     ) -> Result<Vec<(Duration, usize)>, Error> {
         let mut times = vec![];
         for way in 0..ways.count() {
+            if begun.elapsed() > BUDGET {
+                break;
+            }
             if ways.choose(way, &self.shared.modules).is_ok()
                 && let Some(took) = self.time(lane, bases, at)?
             {
@@ -168,8 +179,12 @@ impl CudaProgram {
         let begun = Instant::now();
         done(self.launch_step(lane, bases, at))?;
         lane.stream.wait()?;
+        let once = begun.elapsed();
+        if once > LONG {
+            return Ok(Some(once));
+        }
         let [fewest, most] = LAUNCHES;
-        let launches = (RECORDING.as_nanos() / begun.elapsed().as_nanos().max(1)).clamp(fewest, most) as u32;
+        let launches = (RECORDING.as_nanos() / once.as_nanos().max(1)).clamp(fewest, most) as u32;
         let recorded = Graph::record(lane.stream.raw(), || {
             (0..launches).try_for_each(|_| self.launch_step(lane, bases, at))
         });
@@ -204,6 +219,9 @@ fn shortest(graph: &Graph, lane: &CudaLane) -> Result<Duration, Error> {
         done(unsafe { graph.launch(lane.stream.raw()) })?;
         lane.stream.wait()?;
         shortest = shortest.min(begun.elapsed());
+        if shortest > LONG {
+            break;
+        }
     }
     Ok(shortest)
 }
