@@ -109,7 +109,7 @@ impl Program {
     ) -> Result<(), Error> {
         self.check(inputs)?;
         match &self.executor {
-            Executor::Whole(reference, _) => workspace.host.scope(|| reference.run(inputs, outputs)),
+            Executor::Whole(reference, _) => reference.run(inputs, outputs),
             Executor::Planned(program) => {
                 outputs.clear();
                 self.planned(&**program, workspace, Batch::one(&inputs), std::slice::from_mut(outputs))
@@ -161,9 +161,8 @@ impl Program {
     /// The device's.
     pub fn step_times(&self, workspace: &mut Workspace) -> Result<Option<Vec<StepTime>>, Error> {
         let Executor::Planned(program) = &self.executor else { return Ok(None) };
-        let Workspace { lane, host } = workspace;
-        lane.at_least(self.workspace_bytes())?;
-        host.scope(|| program.step_times(lane.as_mut(), self.arena.tick()))
+        workspace.lane.at_least(self.workspace_bytes())?;
+        program.step_times(workspace.lane.as_mut(), self.arena.tick())
     }
 
     /// How long runs take whose inputs and outputs stay in the device's memory, timed for as long as `limit` says; `None`
@@ -190,11 +189,11 @@ impl Program {
         batch: Batch<'_>,
         outputs: &mut [Vec<Tensor>],
     ) -> Result<(), Error> {
-        let Workspace { lane, host } = workspace;
+        let lane = &mut workspace.lane;
         lane.at_least(self.workspace_bytes())?;
         let run = || program.run(lane.as_mut(), batch, outputs, self.arena.tick());
         // A worker must outlive a fault in a kernel.
-        host.scope(|| caught(run)).unwrap_or_else(|Panicked(reason)| Err(Error::Fault { reason }))
+        caught(run).unwrap_or_else(|Panicked(reason)| Err(Error::Fault { reason }))
     }
 
     /// Some rows of what the program was made for, and not more than it has.

@@ -1,8 +1,7 @@
-//! What a lane runs programs with: the device's side of it, and the threads of host steps.
+//! What a lane runs programs with: the device's side of it.
 
 use super::Opened;
 use crate::error::Error;
-use crate::import;
 use std::any::Any;
 
 /// Workspaces with their bytes.
@@ -26,8 +25,6 @@ pub(crate) trait Lane: Any + Send {
 /// Memory and threads of one lane.
 pub struct Workspace {
     pub(crate) lane: Box<dyn Lane>,
-    /// The threads of host steps and of models that are run whole.
-    pub(crate) host: import::Threads,
 }
 
 impl Workspace {
@@ -49,11 +46,12 @@ impl Workspace {
         self.lane.fill(byte)
     }
 
-    /// What a device has made, with threads for the host.
+    /// What a device has made for `threads` threads. Host steps and models that are run whole take none of them: tract
+    /// computes in the caller's own.
     ///
     /// # Errors
-    /// The threads cannot be started.
-    pub(super) fn of(lane: Box<dyn Lane>, threads: usize) -> Result<Workspace, Error> {
-        Ok(Workspace { lane, host: import::Threads::new(threads)? })
+    /// None by now.
+    pub(super) fn of(lane: Box<dyn Lane>, _threads: usize) -> Result<Workspace, Error> {
+        Ok(Workspace { lane })
     }
 }

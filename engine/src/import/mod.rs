@@ -36,7 +36,6 @@ mod skeleton;
 mod staging;
 #[cfg(test)]
 mod tests;
-mod threads;
 mod tract;
 mod weights;
 
@@ -48,7 +47,6 @@ pub(crate) use guard::{Panicked, caught};
 pub(crate) use lower::Unplannable;
 pub(crate) use reference::Reference;
 pub(crate) use staging::Staging;
-pub(crate) use threads::Threads;
 
 use crate::error::{Error, shapes_text};
 use crate::graph::{DataFile, Graph};
