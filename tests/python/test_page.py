@@ -26,7 +26,7 @@ LINES = {
 # Other colours that a line may have, where it is in use.
 BUSY = {"bodies": ["bodies-used"], "lanes": ["lanes-busy"], "reserve": ["reserve-busy"], "headroom": ["headroom-used"]}
 CONFIG = {
-    "memory": {"ceiling": "192MiB", "headroom": "48MiB"},
+    "memory": {"ceiling": "192MiB", "headroom": "60MiB"},
     "server": {"body_budget": "16MiB", "max_body": "4MiB"},
     "lanes": {"steady": 1, "workspace": "8MiB"},
     "models": {"load": "on_demand", "watch": False},
@@ -189,7 +189,7 @@ def test_the_figures_beside_the_picture_are_those_of_the_ledger(serve, models, p
     assert "never over the ceiling" in text(page, "#now") and "192 MiB" in text(page, "#ceiling")
     tree = page.call("Accessibility.getFullAXTree")["nodes"]
     named = [node["name"]["value"] for node in tree if node.get("role", {}).get("value") == "image"]
-    assert any(name.startswith("Under the ceiling of 192 MiB") and "headroom 48 MiB" in name for name in named), named
+    assert any(name.startswith("Under the ceiling of 192 MiB") and "headroom 60 MiB" in name for name in named), named
 
 
 def test_models_times_lanes_and_events_are_shown_as_they_are(serve, models, page):
