@@ -95,7 +95,7 @@ impl Opened {
     /// # Errors
     /// The threads cannot be started, or the device does not give what a lane needs.
     pub fn workspace(&self, threads: usize) -> Result<Workspace, Error> {
-        Workspace::of(self.0.growing_lane(threads)?, threads)
+        Ok(Workspace::of(self.0.growing_lane(threads)?))
     }
 
     /// To the stages above.
@@ -208,17 +208,24 @@ pub(crate) struct Manner {
     pub(crate) precision: Precision,
     /// Threads inside an op, on the processor.
     pub(crate) threads: usize,
-    /// Whether the fastest of several kernels is looked for, where there are several.
-    pub(crate) tuning: bool,
-    /// Without that, which of them is taken, counted from the most promising: 0, but for tests.
-    pub(crate) nth: usize,
+    /// Which kernel a step gets where there are several.
+    pub(crate) pick: Pick,
+}
+
+/// Which of several kernels is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pick {
+    /// The one that is measured to be the fastest.
+    Fastest,
+    /// That one, or the last, counted from the one that a rule of thumb promises most of.
+    Nth(usize),
 }
 
 #[cfg(test)]
 impl Manner {
     /// f32, and kernels as a rule of thumb has it.
     pub(crate) fn plain(threads: usize) -> Manner {
-        Manner { precision: Precision::F32, threads, tuning: false, nth: 0 }
+        Manner { precision: Precision::F32, threads, pick: Pick::Nth(0) }
     }
 }
 

@@ -46,12 +46,8 @@ impl Workspace {
         self.lane.fill(byte)
     }
 
-    /// What a device has made for `threads` threads. Host steps and models that are run whole take none of them: tract
-    /// computes in the caller's own.
-    ///
-    /// # Errors
-    /// None by now.
-    pub(super) fn of(lane: Box<dyn Lane>, _threads: usize) -> Result<Workspace, Error> {
-        Ok(Workspace { lane })
+    /// What a device has made. Host steps and models that are run whole use the caller's own thread.
+    pub(super) fn of(lane: Box<dyn Lane>) -> Workspace {
+        Workspace { lane }
     }
 }

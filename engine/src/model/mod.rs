@@ -5,7 +5,7 @@ mod origin;
 pub use origin::Source;
 
 use crate::arena::Arena;
-use crate::device::{Constants, Manner, Null, Runnable};
+use crate::device::{Constants, Manner, Null, Pick, Runnable};
 use crate::error::{Error, shapes_text};
 use crate::fuse::{Fused, Precision, Preferences, fuse};
 use crate::graph::Graph;
@@ -244,7 +244,8 @@ impl Model {
         let layout = layout(&graph);
         let host = self.reserve(layout.host_bytes())?;
         let Limits { threads, tuning, .. } = self.limits;
-        let manner = Manner { precision: self.preferences().precision, threads, tuning, nth: 0 };
+        let pick = if tuning { Pick::Fastest } else { Pick::Nth(0) };
+        let manner = Manner { precision: self.preferences().precision, threads, pick };
         let prepared = self.arena.device().prepare(graph, layout, manner)?;
         let needed = prepared.plan().workspace_bytes;
         if let Some(lane_bytes) = self.arena.largest_workspace().filter(|bytes| needed > *bytes) {

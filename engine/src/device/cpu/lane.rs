@@ -33,7 +33,7 @@ impl CpuLane {
             let lanes = extents.iter().map(|extent| {
                 // SAFETY: the layout, which is used up here, gives every lane an extent of its own, and none to weights.
                 let block = unsafe { Block::in_slab(memory, *extent) };
-                Ok((extent.bytes, Workspace::of(Box::new(CpuLane::of(block, threads)?), threads)?))
+                Ok((extent.bytes, Workspace::of(Box::new(CpuLane::of(block, threads)?))))
             });
             lanes.collect()
         };

@@ -151,12 +151,11 @@ impl CudaLane {
     /// The steady and the burst lanes of a slab.
     ///
     /// # Errors
-    /// The driver's, or the host's threads cannot be started.
+    /// The driver's.
     pub(super) fn all(
         shared: &Arc<Shared>,
         memory: &Arc<dyn Memory>,
         layout: Layout,
-        threads: usize,
     ) -> Result<[Lanes; 2], Error> {
         // The layout, which is used up here, gives every lane an extent of its own, and none to weights.
         let of = |extents: &[Extent]| -> Result<Lanes, Error> {
@@ -164,7 +163,7 @@ impl CudaLane {
                 let mut lane = CudaLane::growing(shared)?;
                 lane.settle(Arc::clone(memory), *extent)?;
                 lane.fixed = true;
-                Ok((lane.bytes, Workspace::of(Box::new(lane), threads)?))
+                Ok((lane.bytes, Workspace::of(Box::new(lane))))
             });
             lanes.collect()
         };

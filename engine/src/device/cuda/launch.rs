@@ -4,8 +4,8 @@ use super::kernels::launch::Queue;
 use super::kernels::tile;
 use super::modules::Modules;
 use super::tuning::{Problem, Tuned, Way};
-use crate::device::NoKernel;
 use crate::device::weights::Packing;
+use crate::device::{NoKernel, Pick};
 use crate::fuse::Precision;
 use crate::plan::{Operand, Step};
 use crate::tensor::DType;
@@ -88,6 +88,11 @@ pub(super) trait Ways {
     /// One of them, as it is told from the others at every start.
     fn way(&self, at: usize) -> Way;
 
+    /// The place of one of them.
+    fn find(&self, way: Way) -> Option<usize> {
+        (0..self.count()).find(|at| self.way(*at) == way)
+    }
+
     /// Which one is launched.
     fn chosen(&self) -> usize;
 
@@ -105,10 +110,9 @@ pub(super) trait Ways {
 #[derive(Clone, Copy)]
 pub(super) struct Binder<'a> {
     pub(super) modules: &'a Modules,
-    /// What was found out to be the fastest; `None` where it is not asked for.
-    pub(super) tuned: Option<&'a Tuned>,
-    /// Which of several kernels is taken then, counted from the most promising.
-    pub(super) nth: usize,
+    /// What was found out to be the fastest.
+    pub(super) tuned: &'a Tuned,
+    pub(super) pick: Pick,
     /// How f32 numbers are multiplied.
     pub(super) precision: Precision,
 }
@@ -119,7 +123,10 @@ pub(super) const TRIED: usize = 10;
 impl Binder<'_> {
     /// How many kernels are worth a try.
     pub(super) fn tries(&self) -> usize {
-        if self.tuned.is_some() { TRIED } else { self.nth + 1 }
+        match self.pick {
+            Pick::Fastest => TRIED,
+            Pick::Nth(nth) => nth + 1,
+        }
     }
 
     /// How products of such an operand are computed.

@@ -144,9 +144,9 @@ impl Device for Cuda {
         &self,
         memory: &Arc<dyn Memory>,
         layout: slab::Layout,
-        threads: usize,
+        _threads: usize,
     ) -> Result<[Lanes; 2], Error> {
-        CudaLane::all(&self.shared, memory, layout, threads)
+        CudaLane::all(&self.shared, memory, layout)
     }
 
     fn constants(&self) -> Constants {

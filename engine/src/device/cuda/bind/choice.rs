@@ -5,7 +5,7 @@ use super::super::launch::{Binder, Ways, none};
 use super::super::modules::{Function, Modules};
 use super::super::tuning::{Problem, Way};
 use super::tail::bias_is_computed;
-use crate::device::NoKernel;
+use crate::device::{NoKernel, Pick};
 use crate::graph::{Conv, Einsum, Op};
 use crate::plan::Step;
 use cudarc::driver::result::DriverError;
@@ -29,8 +29,8 @@ struct Launch<C> {
 }
 
 impl<C: Debug> Choice<C> {
-    /// Of the candidates, the most promising first: what was measured to be the fastest for the problem, else the first; or
-    /// without measurements the one that the binder names, else the last.
+    /// Of the candidates, the most promising first, the one that the binder's pick says; the first where none was measured
+    /// yet.
     ///
     /// # Errors
     /// There is no candidate; or no kernel for it, which is a fault of ours.
@@ -58,9 +58,10 @@ impl<C: Debug> Choice<C> {
         if choice.options.is_empty() {
             return Err(none(step, "no kernel that fits in shared memory"));
         }
-        let known = binder.tuned.and_then(|tuned| tuned.get(problem));
-        let known = known.and_then(|way| (0..choice.count()).find(|at| choice.way(*at) == way));
-        let at = known.unwrap_or(if binder.tuned.is_some() { 0 } else { choice.count() - 1 });
+        let at = match binder.pick {
+            Pick::Fastest => binder.tuned.get(problem).and_then(|way| choice.find(way)).unwrap_or(0),
+            Pick::Nth(_) => choice.count() - 1,
+        };
         let kernel = &choice.options[at].kernel;
         choice
             .choose(at, binder.modules)

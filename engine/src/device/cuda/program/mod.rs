@@ -15,6 +15,7 @@ use super::Shared;
 use super::lane::{FLAGS_BYTES, TRANSFER_BYTES};
 use super::launch::Kernel;
 use super::transfers::{self, Transfer};
+use crate::device::Pick;
 use crate::device::host::Host;
 use crate::device::weights::{Piece, Weights, among};
 use crate::error::Error;
@@ -79,13 +80,7 @@ fn in_weights(weights: &mut Vec<Arc<Weights>>, piece: Option<Piece>) -> Slot {
 }
 
 impl CudaProgram {
-    fn new(
-        shared: Arc<Shared>,
-        plan: Plan,
-        works: Vec<Work>,
-        pieces: Vec<Piece>,
-        tuning: bool,
-    ) -> CudaProgram {
+    fn new(shared: Arc<Shared>, plan: Plan, works: Vec<Work>, pieces: Vec<Piece>, pick: Pick) -> CudaProgram {
         static PROGRAMS: AtomicU64 = AtomicU64::new(0);
         let mut pieces = pieces.into_iter();
         let (mut steps, mut weights) = (vec![], vec![]);
@@ -114,7 +109,7 @@ impl CudaProgram {
         let parts = parts(&steps);
         let id = PROGRAMS.fetch_add(1, Ordering::Relaxed);
         let alive = Arc::new(());
-        let tuned = Mutex::new(!tuning);
+        let tuned = Mutex::new(pick != Pick::Fastest);
         CudaProgram { shared, id, alive, plan, steps, weights, parts, inputs, outputs, staged, tuned }
     }
 }

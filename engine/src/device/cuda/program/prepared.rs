@@ -7,7 +7,7 @@ use super::super::{ALIGNMENT, Shared};
 use super::{CudaProgram, Work, anothers};
 use crate::device::host::Host;
 use crate::device::weights::{Wanted, WeightStore};
-use crate::device::{self, Constants, GiveRoom, Kept, Manner, NoKernel, Runnable};
+use crate::device::{self, Constants, GiveRoom, Kept, Manner, NoKernel, Pick, Runnable};
 use crate::error::Error;
 use crate::graph::{Data, Graph, Op, ValueId};
 use crate::plan::{Constant, Layout, Place, Plan, Step, View};
@@ -21,8 +21,7 @@ pub(in crate::device::cuda) struct Prepared {
     graph: Graph,
     plan: Plan,
     works: Vec<Work>,
-    /// Whether the fastest kernels are looked for.
-    tuning: bool,
+    pick: Pick,
 }
 
 impl Prepared {
@@ -39,9 +38,8 @@ impl Prepared {
         let failed =
             |error: Error| NoKernel { step: String::new(), op: String::new(), reason: error.to_string() };
         shared.context.enter().map_err(failed)?;
-        let tuned = manner.tuning.then_some(&shared.tuned);
-        let Manner { precision, nth, .. } = manner;
-        let binder = Binder { modules: &shared.modules, tuned, nth, precision };
+        let Manner { precision, pick, .. } = manner;
+        let binder = Binder { modules: &shared.modules, tuned: &shared.tuned, pick, precision };
         let work = |step: &Step| {
             Ok(match &step.op {
                 Op::Host(host) => Work::Host(Host::new(step, host)),
@@ -55,7 +53,7 @@ impl Prepared {
             graph,
             plan: Plan::new(layout, &scratch, ALIGNMENT),
             works,
-            tuning: manner.tuning,
+            pick,
         })
     }
 }
@@ -87,7 +85,7 @@ impl device::Prepared for Prepared {
         kept: Option<&Kept<'_>>,
         room: &GiveRoom<'_>,
     ) -> Result<Box<dyn Runnable>, Error> {
-        let Prepared { shared, graph, plan, works, tuning } = *self;
+        let Prepared { shared, graph, plan, works, pick } = *self;
         let Some(store) = constants.downcast_ref::<WeightStore>() else { return Err(anothers("constants")) };
         let tables: Vec<Constant> = works
             .iter()
@@ -121,6 +119,6 @@ impl device::Prepared for Prepared {
             bring(&shared, &wanted, &readers, kept, held, places)
         })?;
         drop((wanted, readers));
-        Ok(Box::new(CudaProgram::new(shared, plan, works, pieces, tuning)))
+        Ok(Box::new(CudaProgram::new(shared, plan, works, pieces, pick)))
     }
 }

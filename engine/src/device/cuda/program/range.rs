@@ -2,10 +2,10 @@
 //! what it stores as f16 is looked at. A store beyond the range leaves the largest number there is, so that the steps
 //! after it are seen too.
 
-use super::super::graphs::Bases;
 use super::super::lane::CudaLane;
 use super::super::modules::done;
 use super::super::transfers;
+use super::run::bases;
 use super::{CudaProgram, Work, bytes_of};
 use crate::device::GiveRoom;
 use crate::error::Error;
@@ -34,8 +34,7 @@ impl CudaProgram {
         let Ok(room) = room(CudaLane::borrowed_bytes(self.plan.workspace_bytes)) else { return Ok(None) };
         let (kept, held) = (room.hold(now), self.hold(now));
         let mut lane = CudaLane::borrowed(&self.shared, kept.first as u64, room.bytes() as u64)?;
-        let bases: Bases =
-            std::iter::once(lane.first).chain(held.iter().map(|held| held.first as u64)).collect();
+        let bases = bases(&lane, &held);
         for (operand, transfer) in self.plan.layout.inputs.iter().zip(&self.inputs) {
             let to = lane.first + transfer.offset as u64;
             transfers::bring(&noise(operand), to, &mut lane.staging, &lane.stream)?;

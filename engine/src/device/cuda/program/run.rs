@@ -141,7 +141,7 @@ impl CudaProgram {
 }
 
 /// The addresses that launches depend on.
-fn bases(lane: &CudaLane, held: &[Held<'_>]) -> Bases {
+pub(super) fn bases(lane: &CudaLane, held: &[Held<'_>]) -> Bases {
     std::iter::once(lane.first).chain(held.iter().map(|held| held.first as u64)).collect()
 }
 

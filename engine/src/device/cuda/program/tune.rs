@@ -61,7 +61,7 @@ impl CudaProgram {
                 let Some(ways) = self.ways(contest.steps[0]) else { continue };
                 let holds = self.shared.tuned.note(ways.problem(), ways.way(ways.chosen()));
                 // Another lane may have found out the same meanwhile.
-                if let Some(way) = (0..ways.count()).find(|way| ways.way(*way) == holds) {
+                if let Some(way) = ways.find(holds) {
                     self.choose(contest, way)?;
                 }
             }
@@ -132,8 +132,7 @@ impl CudaProgram {
     /// Takes what was found out for the problem, if anything.
     fn known(&self, ways: &dyn Ways) -> bool {
         let Some(known) = self.shared.tuned.get(ways.problem()) else { return false };
-        let at = (0..ways.count()).find(|at| ways.way(*at) == known);
-        at.is_some_and(|at| ways.choose(at, &self.shared.modules).is_ok())
+        ways.find(known).is_some_and(|at| ways.choose(at, &self.shared.modules).is_ok())
     }
 
     /// How long each way takes by itself, the fastest first. What the driver refuses to launch is none.

@@ -5,7 +5,7 @@ mod products;
 mod staging;
 
 use super::launch::TRIED;
-use crate::device::{Batch, Binaries, Manner, Opened, Room};
+use crate::device::{Batch, Binaries, Manner, Opened, Pick, Room};
 use crate::fuse::{Precision, Preferences, fuse};
 use crate::graph::{Builder, Chain, Einsum, Epilogue, Graph, Instr, Op, Src, Unary, ValueId};
 use crate::plan::layout;
@@ -140,7 +140,7 @@ fn run(device: &Opened, graph: &Graph, inputs: &[Tensor], manner: Manner) -> Res
 }
 
 /// f32 by the kernels that promise most.
-const EXACT: [Manner; 1] = [Manner { precision: Precision::F32, threads: 1, tuning: false, nth: 0 }];
+const EXACT: [Manner; 1] = [Manner { precision: Precision::F32, threads: 1, pick: Pick::Nth(0) }];
 
 /// f32 and f16, by the kernels that promise most.
 const STORED: [Manner; 2] = [EXACT[0], Manner { precision: Precision::F16, ..EXACT[0] }];
@@ -150,8 +150,8 @@ fn every() -> Vec<Manner> {
     let precisions = [Precision::F32, Precision::Tf32, Precision::F16];
     let of = |precision| {
         let manner = Manner { precision, ..EXACT[0] };
-        let nth = (0..TRIED).map(move |nth| Manner { nth, ..manner });
-        nth.chain([Manner { tuning: true, ..manner }])
+        let nth = (0..TRIED).map(move |nth| Manner { pick: Pick::Nth(nth), ..manner });
+        nth.chain([Manner { pick: Pick::Fastest, ..manner }])
     };
     precisions.into_iter().flat_map(of).collect()
 }
