@@ -3,7 +3,6 @@ vandal."""
 
 import pathlib
 import random
-import threading
 import time
 
 from . import nets, wire
@@ -11,7 +10,7 @@ from .clients import Clients, Tally
 from .device import resident_bytes
 from .report import mib
 from .server import Server, checked
-from .watch import Watch
+from .watch import Threads, Watch
 
 MIB = 1 << 20
 fp32 = lambda name, *shapes: [[[name, "FP32", shape]] for shape in shapes]
@@ -77,14 +76,16 @@ def configuration(scratch, models, arguments):
     return config
 
 
-class Meddlers:
+class Meddlers(Threads):
     """An operator who loads and unloads under the clients' feet, and a vandal who asks for what cannot be."""
 
+    patience = 45
+
     def __init__(self, server, questions):
-        self.server, self.stop = server, threading.Event()
+        self.server = server
         self.models = sorted({each["model"] for each in questions})
         self.tallies = {"operator": Tally(), "vandal": Tally()}
-        self.threads = [threading.Thread(target=self.meddle, args=(who,), daemon=True) for who in self.tallies]
+        super().__init__(self.meddle, self.tallies)
         picture = [["x", "FP32", [1, 1024]]]
         self.bad = [
             (400, wire.post("/v2/models/whale/infer", b'{"inputs": [')),
@@ -121,16 +122,6 @@ class Meddlers:
             # Under such a load a refusal for want of room may always come first.
             if who == "vandal" and status not in (wanted, 422, 429, 503, 504, 507):
                 tally.wrong.append(f"vandal: expected {wanted}, got {status} {bytes(body[:200])!r}")
-
-    def __enter__(self):
-        for thread in self.threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self.stop.set()
-        for thread in self.threads:
-            thread.join(45)
 
 
 def run(arguments, report, scratch, meter):

@@ -11,16 +11,35 @@ EVERY = 0.05
 LINES = ("driver_bytes", "process_bytes", "bodies_bytes", "headroom_bytes", "slab_bytes")
 
 
-class Watch:
+class Threads:
+    """Threads that work until the block that they are around ends. `stop` tells them; `patience` is how long the end waits."""
+
+    patience = 60
+
+    def __init__(self, target, each):
+        self.stop = threading.Event()
+        self.threads = [threading.Thread(target=target, args=(one,), daemon=True) for one in each]
+
+    def __enter__(self):
+        for thread in self.threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.stop.set()
+        for thread in self.threads:
+            thread.join(self.patience)
+
+
+class Watch(Threads):
     """Two threads, so that a slow answer of the server delays no look at the device."""
 
     def __init__(self, server):
+        super().__init__(self.guard, (self.look_at_the_device, self.look_at_the_ledger))
         self.server, self.wrong, self.device, self.owners, self.ledgers = server, [], [], [], 0
         self.most_more = 0
-        self.events, self.longest_gap, self.stop = {}, 0.0, threading.Event()
+        self.events, self.longest_gap = {}, 0.0
         self.ceiling = server.memory()["ceiling_bytes"]
-        self.threads = [threading.Thread(target=self.guard, args=(look,), daemon=True)
-                        for look in (self.look_at_the_device, self.look_at_the_ledger)]  # fmt: skip
 
     def guard(self, look):
         try:
@@ -65,16 +84,6 @@ class Watch:
         """The most of each tenth of the time: a leak would show as a rise."""
         length = max(1, len(self.device) // 10)
         return [max(self.device[at : at + length]) for at in range(0, len(self.device), length)]
-
-    def __enter__(self):
-        for thread in self.threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self.stop.set()
-        for thread in self.threads:
-            thread.join(60)
 
 
 def weights(memory):
