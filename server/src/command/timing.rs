@@ -139,3 +139,26 @@ impl Timing<'_> {
         Ok(workspace)
     }
 }
+
+/// The time that this part, 0 to 1, of the times is below; they are sorted.
+pub(super) fn quantile(sorted: &[Duration], part: f64) -> Duration {
+    let last = sorted.len().saturating_sub(1);
+    sorted.get((last as f64 * part).round() as usize).copied().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn quantiles_are_those_of_the_sorted_times() {
+        let times: Vec<Duration> = (0..=100).map(|ms| MS * ms).collect();
+        assert_eq!(
+            [0.0, 0.5, 0.99, 1.0].map(|part| quantile(&times, part)),
+            [0, 50, 99, 100].map(|ms| MS * ms)
+        );
+        assert_eq!(quantile(&[], 0.5), Duration::ZERO);
+    }
+}

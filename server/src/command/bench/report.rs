@@ -1,7 +1,7 @@
 //! What was measured, as text or as one JSON document.
 
 use crate::cli::Bench;
-use crate::command::timing::{Lane, Timing};
+use crate::command::timing::{Lane, Timing, quantile};
 use crate::process;
 use plimsoll_engine::error::size;
 use plimsoll_engine::fuse::Precision;
@@ -28,32 +28,31 @@ pub(super) struct Figures {
     pub(super) steps: Option<Vec<StepTime>>,
 }
 
-/// Milliseconds, the shortest first.
-struct Times(Vec<f64>);
+/// The shortest first.
+struct Times(Vec<Duration>);
 
 impl Times {
     fn of<'a>(times: impl IntoIterator<Item = &'a Duration>) -> Times {
-        let mut times: Vec<f64> = times.into_iter().map(|time| time.as_secs_f64() * 1e3).collect();
-        times.sort_by(f64::total_cmp);
+        let mut times: Vec<Duration> = times.into_iter().copied().collect();
+        times.sort_unstable();
         Times(times)
     }
 
-    fn quantile(&self, share: f64) -> f64 {
-        self.0[((self.0.len() - 1) as f64 * share).round() as usize]
-    }
-
-    fn mean(&self) -> f64 {
-        self.0.iter().sum::<f64>() / self.0.len() as f64
+    /// p50, p90, p99 and the mean, in milliseconds.
+    fn figures(&self) -> [f64; 4] {
+        let [p50, p90, p99] = [0.5, 0.9, 0.99].map(|part| quantile(&self.0, part));
+        let mean = self.0.iter().sum::<Duration>() / self.0.len().max(1) as u32;
+        [p50, p90, p99, mean].map(|time| time.as_secs_f64() * 1e3)
     }
 
     fn json(&self) -> Value {
-        let [p50, p90, p99] = [0.5, 0.9, 0.99].map(|share| self.quantile(share));
-        json!({ "p50": p50, "p90": p90, "p99": p99, "mean": self.mean() })
+        let [p50, p90, p99, mean] = self.figures();
+        json!({ "p50": p50, "p90": p90, "p99": p99, "mean": mean })
     }
 
     fn text(&self) -> String {
-        let [p50, p90, p99] = [0.5, 0.9, 0.99].map(|share| self.quantile(share));
-        format!("p50 {p50:.3} ms, p90 {p90:.3} ms, p99 {p99:.3} ms, mean {:.3} ms", self.mean())
+        let [p50, p90, p99, mean] = self.figures();
+        format!("p50 {p50:.3} ms, p90 {p90:.3} ms, p99 {p99:.3} ms, mean {mean:.3} ms")
     }
 }
 

@@ -1,6 +1,6 @@
 //! What a simulation comes to, in figures.
 
-use super::times::quantile;
+use crate::command::timing::quantile;
 use crate::schedule::simulation::{Arrival, Fate, Played, Ran};
 use crate::schedule::{Admission, LaneSize};
 use std::time::Duration;

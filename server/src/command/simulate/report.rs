@@ -2,8 +2,9 @@
 
 use super::figures::{Figures, OfModel};
 use super::subject::Subject;
-use super::times::{Times, quantile};
+use super::times::Times;
 use crate::cli::Simulate;
+use crate::command::timing::quantile;
 use plimsoll_engine::device::Opened;
 use plimsoll_engine::error::size;
 use plimsoll_engine::slab::{Fixed, Layout};

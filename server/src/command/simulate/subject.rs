@@ -1,10 +1,11 @@
 //! A model of a simulation: what the scheduler is told of it, and the programs that it would run.
 
-use super::times::{Level, Measured, Times, quantile};
+use super::times::{Level, Measured, Times};
 use crate::cli::ModelRef;
 use crate::command::noise::{self, Values};
 use crate::command::random::Random;
 use crate::command::timing::Timing;
+use crate::command::timing::quantile;
 use crate::command::{Usage, model, start};
 use crate::config::Config;
 use crate::repository::{ModelSettings, batch_sizes};

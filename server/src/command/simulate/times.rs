@@ -1,6 +1,7 @@
 //! What runs take: as was said, or as was measured.
 
 use crate::cli::Service;
+use crate::command::timing::quantile;
 use crate::schedule::simulation::Run;
 use std::time::Duration;
 
@@ -89,12 +90,6 @@ fn between(from: Duration, to: Duration, part: f64) -> Duration {
     Duration::from_secs_f64((from + (to - from) * part).max(least))
 }
 
-/// The time that this part, 0 to 1, of the times is below; they are sorted.
-pub(super) fn quantile(sorted: &[Duration], part: f64) -> Duration {
-    let last = sorted.len().saturating_sub(1);
-    sorted.get((last as f64 * part).round() as usize).copied().unwrap_or_default()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -123,15 +118,5 @@ mod tests {
         assert_eq!(size.takes(Run { woken: true, ..run(2, 0.0) }), 30 * MS);
         let one = Measured { rows: 1, levels: vec![level(1, [10, 11, 12])] };
         assert_eq!(one.takes(run(5, 0.5)), 11 * MS);
-    }
-
-    #[test]
-    fn quantiles_are_those_of_the_sorted_times() {
-        let times: Vec<Duration> = (0..=100).map(|ms| MS * ms).collect();
-        assert_eq!(
-            [0.0, 0.5, 0.99, 1.0].map(|part| quantile(&times, part)),
-            [0, 50, 99, 100].map(|ms| MS * ms)
-        );
-        assert_eq!(quantile(&[], 0.5), Duration::ZERO);
     }
 }

@@ -68,6 +68,10 @@ impl<J: Needs> Desk<J> {
         let mut wake: Option<Instant> = None;
         let mut seen: Vec<u64> = vec![];
         for (number, waiting) in &line.jobs {
+            // Nobody waits for it any more.
+            if waiting.deadline <= now {
+                continue;
+            }
             // A job's group fares as its first; those that run alone differ in what they need.
             let group = waiting.job.group();
             if group.is_some_and(|group| seen.contains(&group)) || in_time && self.is_late(line, waiting, now)
@@ -162,7 +166,7 @@ impl<J: Needs> Desk<J> {
             if rows >= fair {
                 break;
             }
-            if other.job.group() != Some(group) || self.is_late(line, other, now) {
+            if other.job.group() != Some(group) || other.deadline <= now || self.is_late(line, other, now) {
                 continue;
             }
             let (with, earliest) = (rows + other.job.rows(), deadline.min(other.deadline));

@@ -280,3 +280,18 @@ fn what_no_lane_is_large_enough_for_is_refused_as_that() {
     let refused = desk.enter(large, &shared(class(1, 5, MS)), now, now + LATER).unwrap_err();
     assert_eq!(refused.why, Admission::NoLane);
 }
+
+#[test]
+fn nothing_begins_at_its_deadline_and_its_group_goes_on_without_it() {
+    let (mut desk, now) = (desk(&[80], &[]), Instant::now());
+    let class = shared(class(1, 5, MS));
+    let due = now + MS * 5;
+    for (name, deadline) in [("over", due), ("later", now + LATER)] {
+        assert!(matches!(desk.enter(of_group(name, 1), &class, now, deadline), Ok(Entered::Waits(_))));
+    }
+    let begun = start(&mut desk, due).unwrap();
+    assert_eq!(names(&begun), ["later"]);
+    desk.done(begun.lane, due + MS, None);
+    assert!(start(&mut desk, due + MS).is_none(), "who waited for it takes it out");
+    assert_eq!(desk.waiting(), 1);
+}

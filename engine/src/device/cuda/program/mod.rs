@@ -19,7 +19,7 @@ use crate::device::Pick;
 use crate::device::host::Host;
 use crate::device::weights::{Piece, Weights, among};
 use crate::error::Error;
-use crate::plan::{self, Operand, Place, Plan};
+use crate::plan::{Operand, Place, Plan};
 use smallvec::SmallVec;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -99,7 +99,7 @@ impl CudaProgram {
         }
         let transfer = |operand: &Operand| Transfer {
             offset: in_workspace(&plan, operand).offset as usize,
-            bytes: bytes_of(operand),
+            bytes: operand.bytes(),
             staged: 0,
         };
         let mut inputs: Vec<Transfer> = plan.layout.inputs.iter().map(transfer).collect();
@@ -134,10 +134,6 @@ fn in_workspace(plan: &Plan, operand: &Operand) -> Slot {
         Place::Constant(_) => 0,
     };
     Slot { base: 0, offset }
-}
-
-fn bytes_of(operand: &plan::Operand) -> usize {
-    operand.shape.iter().product::<usize>() * operand.dtype.size_bytes().unwrap_or(1)
 }
 
 /// What can only be a fault of ours.

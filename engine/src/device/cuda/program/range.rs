@@ -6,7 +6,7 @@ use super::super::lane::CudaLane;
 use super::super::modules::done;
 use super::super::transfers;
 use super::run::bases;
-use super::{CudaProgram, Work, bytes_of};
+use super::{CudaProgram, Work};
 use crate::device::GiveRoom;
 use crate::error::Error;
 use crate::plan::Operand;
@@ -28,7 +28,7 @@ impl CudaProgram {
         self.shared.context.enter()?;
         let ports = self.plan.layout.inputs.iter();
         let made = self.plan.layout.steps.iter().flat_map(|step| &step.outputs);
-        if ports.chain(made).any(|operand| bytes_of(operand) > LONGEST) {
+        if ports.chain(made).any(|operand| operand.bytes() > LONGEST) {
             return Ok(None);
         }
         let Ok(room) = room(CudaLane::borrowed_bytes(self.plan.workspace_bytes)) else { return Ok(None) };
@@ -96,7 +96,7 @@ fn noise(operand: &Operand) -> Vec<u8> {
         DType::F16 => (0..count).flat_map(|_| f16::from_f32(float()).to_le_bytes()).collect(),
         dtype => {
             let size = dtype.size_bytes().unwrap_or(1);
-            (0..bytes_of(operand)).map(|at| u8::from(at % size == 0)).collect()
+            (0..operand.bytes()).map(|at| u8::from(at % size == 0)).collect()
         }
     }
 }
