@@ -1,18 +1,21 @@
 //! How long the runs of a model take, by the rows that they take: measured, smoothed, and guessed where never measured.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Sizes that are told apart: 1, 2, 3 to 4, 5 to 8 and so on; the last one is everything above 65536 rows.
 const SIZES: usize = 18;
 
+/// What was measured longer ago says little of what a run would take now.
+const LATELY: Duration = Duration::from_secs(5);
+
 /// Smoothed times of runs. Two threads that write at once may lose one of two measurements, which does no harm.
 #[derive(Debug, Default)]
 pub(crate) struct Services {
     sizes: [Size; SIZES],
-    /// When the last run was measured.
-    last: Mutex<Option<Instant>>,
+    /// When the last run of each size was measured.
+    last: Mutex<[Option<Instant>; SIZES]>,
 }
 
 #[derive(Debug, Default)]
@@ -34,10 +37,16 @@ pub(crate) struct Service {
 
 impl Services {
     /// Notes a run. Weights as in the estimate of round trips in RFC 6298: an eighth for the mean, a quarter for the
-    /// deviation. One run that takes very long is believed in part only: if it is the rule, others will follow.
+    /// deviation; a half for the first run of its size for some time. One run that takes very long is believed in part
+    /// only: if it is the rule, others will follow.
     pub(crate) fn record(&self, rows: usize, took: Duration, now: Instant) {
-        let Some(size) = self.sizes.get(size_of(rows)) else { return };
-        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(now);
+        let at = size_of(rows);
+        let Some(size) = self.sizes.get(at) else { return };
+        let lately = self.is_known_lately(at, now);
+        if let Some(last) = self.last().get_mut(at) {
+            *last = Some(now);
+        }
+        let part = if lately { 8 } else { 2 };
         let (mean, deviation) = (size.mean_ns.load(Relaxed), size.deviation_ns.load(Relaxed));
         let believed = if mean == 0 {
             u64::MAX
@@ -47,7 +56,7 @@ impl Services {
         let ns = nanos(took).clamp(1, believed);
         let (mean, deviation) = match mean {
             0 => (ns, ns / 4),
-            _ => (mean - mean / 8 + ns / 8, deviation - deviation / 4 + mean.abs_diff(ns) / 4),
+            _ => (mean - mean / part + ns / part, deviation - deviation / 4 + mean.abs_diff(ns) / 4),
         };
         size.mean_ns.store(mean.max(1), Relaxed);
         size.deviation_ns.store(deviation, Relaxed);
@@ -67,8 +76,28 @@ impl Services {
 
     /// Whether no run was measured within so long.
     pub(crate) fn is_stale(&self, now: Instant, within: Duration) -> bool {
-        let last = *self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = self.last().iter().flatten().max().copied();
         last.is_none_or(|last| now.saturating_duration_since(last) > within)
+    }
+
+    /// Whether a run of this size has been measured within the last seconds.
+    pub(crate) fn knows_lately(&self, rows: usize, now: Instant) -> bool {
+        self.is_known_lately(size_of(rows), now)
+    }
+
+    /// Nanoseconds for each row of a run of this size; `None` where none was ever measured.
+    pub(crate) fn ns_per_row(&self, rows: usize) -> Option<f64> {
+        let ns = self.sizes.get(size_of(rows))?.mean_ns.load(Relaxed);
+        (ns > 0).then(|| ns as f64 / rows.max(1) as f64)
+    }
+
+    fn is_known_lately(&self, size: usize, now: Instant) -> bool {
+        let last = self.last().get(size).copied().flatten();
+        last.is_some_and(|last| now.saturating_duration_since(last) <= LATELY)
+    }
+
+    fn last(&self) -> MutexGuard<'_, [Option<Instant>; SIZES]> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What a run of so many rows is expected to take; zero where no run was ever measured. A size that was not measured

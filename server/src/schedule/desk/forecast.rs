@@ -88,19 +88,19 @@ impl<J: Needs> Desk<J> {
         if self.lanes.has_any() && !fits(false) && (job.want() == Want::Steady || !fits(true)) {
             return Err(Admission::NoLane);
         }
-        let steady_rows = self.most_rows(job, own.rows);
+        let steady_rows = self.most_rows(job, own.rows, now);
         let mine = self.lines.get(&class.model);
         // A model that has no line has had nothing lately.
         let first = class.share > 0.0 && mine.is_none_or(|line| self.below_share(line, now));
         let others = self.lines.values().filter(|line| line.class.model != class.model);
         let mut runs: Vec<Runs> = vec![];
         for line in others.filter(|line| !first || self.below_share(line, now)) {
-            self.runs(line, self.ahead(line, class, now), None, &mut runs);
+            self.runs(line, self.ahead(line, class, now), None, now, &mut runs);
         }
         // Of the job's own model all that wait go before it, but for those that go with it.
         let (mut run_rows, service_of) = (own.rows, |rows| expected(job.services(), class, rows));
         if let Some(line) = mine {
-            self.runs(line, line.jobs.len(), job.group(), &mut runs);
+            self.runs(line, line.jobs.len(), job.group(), now, &mut runs);
             if let Some(rows) = job.group().and_then(|group| line.rows.get(&group)) {
                 runs.push((rows / steady_rows, service_of(steady_rows).mean));
                 run_rows = (rows % steady_rows + job.rows()).min(steady_rows).max(own.rows);
@@ -136,14 +136,14 @@ impl<J: Needs> Desk<J> {
     }
 
     /// The runs that the first of a line's jobs will be, but for those of one group.
-    fn runs(&self, line: &Line<J>, jobs: usize, but: Option<u64>, runs: &mut Vec<Runs>) {
+    fn runs(&self, line: &Line<J>, jobs: usize, but: Option<u64>, now: Instant, runs: &mut Vec<Runs>) {
         let Some((_, first)) = line.jobs.first_key_value().filter(|_| jobs > 0) else { return };
         let part = jobs as f64 / line.jobs.len() as f64;
         let of = |count: usize| (count as f64 * part).ceil() as usize;
         let (alone, takes) = line.runs_alone();
         runs.push((of(alone), takes));
         let own = form::own(&first.job).map_or(1, |(_, bucket)| bucket.rows);
-        let most = self.most_rows(&first.job, own);
+        let most = self.most_rows(&first.job, own, now);
         let service = |rows| expected(first.job.services(), &line.class, rows).mean;
         for (_, rows) in line.rows.iter().filter(|(group, _)| Some(**group) != but) {
             let rows = of(*rows);
@@ -154,8 +154,8 @@ impl<J: Needs> Desk<J> {
         }
     }
 
-    /// Rows that run together at most in a steady lane; its own where that is no lane for the job.
-    fn most_rows(&self, job: &impl Needs, own: usize) -> usize {
-        form::largest(job, self.lanes.largest(false)).map_or(own, |most| most.rows.max(own)).max(1)
+    /// Rows that run together in a steady lane where many wait; its own where that is no lane for the job.
+    fn most_rows(&self, job: &impl Needs, own: usize, now: Instant) -> usize {
+        form::best(job, self.lanes.largest(false), now).map_or(own, |most| most.rows.max(own)).max(1)
     }
 }

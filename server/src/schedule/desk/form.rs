@@ -24,9 +24,31 @@ pub(super) fn own<J: Needs>(job: &J) -> Option<(usize, Bucket)> {
     buckets(job).find(|(_, bucket)| bucket.rows >= job.rows())
 }
 
-/// The largest bucket of a job for a lane of so many bytes.
-pub(super) fn largest<J: Needs>(job: &J, lane_bytes: u64) -> Option<Bucket> {
-    buckets(job).map(|(_, bucket)| bucket).filter(|bucket| bucket.bytes <= lane_bytes).last()
+/// The bucket of a job for a lane of so many bytes in which a row takes the least time, of equals the larger. Larger ones
+/// that were never measured are tried, the largest first, and one that was found slow is tried again after some seconds.
+/// Where rows together take longer than apart, as some models' do on a CPU whose caches one row fills, it is the smallest.
+pub(super) fn best<J: Needs>(job: &J, lane_bytes: u64, now: Instant) -> Option<Bucket> {
+    /// One size may be a little slow by itself and the next one fast. Beyond this, larger ones are not tried again.
+    const SLOW: f64 = 1.1;
+    let services = job.services();
+    let mut fitting = buckets(job).map(|(_, bucket)| bucket).filter(|bucket| bucket.bytes <= lane_bytes);
+    let mut best = fitting.next()?;
+    let mut least = services.ns_per_row(best.rows).unwrap_or(f64::INFINITY);
+    let (mut untried, mut again, mut slow) = (None, None, false);
+    for larger in fitting {
+        match services.ns_per_row(larger.rows) {
+            None => untried = Some(larger),
+            Some(ns) if ns <= least => {
+                (best, least) = (larger, ns);
+                (untried, again, slow) = (None, None, false);
+            }
+            Some(_) if again.is_none() && !slow && !services.knows_lately(larger.rows, now) => {
+                again = Some(larger);
+            }
+            Some(ns) => slow |= ns > least * SLOW,
+        }
+    }
+    Some(untried.or(again).unwrap_or(best))
 }
 
 /// The smallest bucket of a job with room for so many rows, else the largest.
@@ -101,7 +123,7 @@ impl<J: Needs> Desk<J> {
     fn lane_for(&self, line: &Line<J>, waiting: &Waiting<J>, now: Instant) -> Result<usize, Option<Instant>> {
         let job = &waiting.job;
         let Some((_, own)) = own(job) else { return Err(None) };
-        let most = buckets(job).last().map_or(own.rows, |(_, bucket)| bucket.rows);
+        let most = best(job, u64::MAX, now).map_or(own.rows, |most| most.rows.max(own.rows));
         let rows = together(line, job, most);
         let best = covering(job, rows).map_or(own.bytes, |(_, bucket)| bucket.bytes);
         let steady = self.lanes.idle(false, own.bytes, best);
@@ -127,7 +149,7 @@ impl<J: Needs> Desk<J> {
 
     /// Whether a burst lane, in which more rows run at once, is done with those that wait before the steady lanes are.
     fn drains_sooner(&self, line: &Line<J>, job: &J, rows: usize, lanes: [usize; 2], now: Instant) -> bool {
-        let [steady, burst] = lanes.map(|lane| largest(job, self.lanes.bytes(lane)));
+        let [steady, burst] = lanes.map(|lane| best(job, self.lanes.bytes(lane), now));
         let (Some(steady), Some(burst)) = (steady, burst) else { return false };
         if rows <= steady.rows || burst.rows <= steady.rows {
             return false;
@@ -154,10 +176,10 @@ impl<J: Needs> Desk<J> {
         let Some(group) = job.group() else {
             return Some(Formed { lane, numbers: vec![first], bucket: alone });
         };
-        // As many as there is workspace for, and as are done before the deadline of each.
+        // As many as there is workspace for and as gain by it, and as are done before the deadline of each.
         let lane_bytes = self.lanes.bytes(lane);
         let done = |bucket: &Bucket| now + expected(job.services(), &line.class, bucket.rows).mean;
-        let most = largest(job, lane_bytes).map_or(alone.1.rows, |most| most.rows.max(alone.1.rows));
+        let most = best(job, lane_bytes, now).map_or(alone.1.rows, |most| most.rows.max(alone.1.rows));
         // Idle lanes share what waits.
         let idle = self.lanes.count_idle(self.lanes.is_burst(lane), alone.1.bytes).max(1);
         let fair = together(line, job, most.saturating_mul(idle)).div_ceil(idle);

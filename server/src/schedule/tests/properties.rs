@@ -94,6 +94,28 @@ fn who_is_let_in_is_answered_in_time_though_runs_take_as_long_as_they_please() {
 }
 
 #[test]
+fn rows_run_together_only_where_that_takes_less_time_for_each() {
+    // Alone a row takes 10 ms; the price of each beside others is what differs.
+    for (each, batches) in [(4, true), (8, true), (12, false), (20, false)] {
+        let takes = move |rows: u32| if rows == 1 { 10 * MS } else { MS * each * rows };
+        let model = imagined(Class { queue_limit: 999, ..class(1, 5, MS) }, 32, 10 * MS, Duration::ZERO);
+        // Nobody knows yet what more than one row takes.
+        model.services.reset(1, takes(1));
+        let takes = Box::new(move |run: Run| takes(run.rows as u32));
+        let models = [Imagined { services: Arc::default(), takes, ..model }];
+        let arrivals = evenly(0, 2 * MS, 900 * MS, 20 * SECOND);
+        let fates = simulate(lanes(1, 0), &models, &arrivals);
+        let answered = latencies(&arrivals, &fates, 0).len();
+        // What the best size could do; trying the others every few seconds takes some of it.
+        let most = 20 * 1000 / each.min(10) as usize;
+        assert!(answered * 100 >= most * 92, "{answered} of {most} at {each} ms");
+        // Some of those that came in time were answered after it.
+        let most_alone = 20_900 / 10;
+        assert_eq!(answered > most_alone, batches, "{answered} at {each} ms");
+    }
+}
+
+#[test]
 fn a_share_is_given_to_who_has_work_and_what_it_leaves_goes_to_others() {
     let model = |number, share| Class { share, queue_limit: 999, ..class(number, 5, MS) };
     for (share, least) in [(0.0, 0), (0.5, 450)] {
