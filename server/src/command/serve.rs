@@ -98,7 +98,7 @@ async fn serve(begun: start::Started, started: Instant) -> anyhow::Result<()> {
     tokio::spawn(turn_away(Arc::clone(&app), stop.clone()));
     let grace = config.server.shutdown_grace;
     let door = Door { listener, tls, connections: Arc::clone(&app.connections), pace: pace(&config.server) };
-    http::serve(door, http::router(Arc::clone(&app)), stop, shutdown::lead(grace), grace).await?;
+    http::serve(door, http::front(Arc::clone(&app)), stop, shutdown::lead(grace), grace).await?;
     app.scheduler.finish();
     tracing::info!("stopped");
     Ok(())

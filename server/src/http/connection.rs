@@ -1,17 +1,16 @@
 //! One connection: handshake, requests, end.
 
-use super::door::{Paced, Place, Tls, Underway};
-use super::listen::Pace;
-use axum::Router;
-use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
+use super::around::Front;
+use super::door::{Pace, Paced, Place, Tls, Underway};
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use std::convert::Infallible;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
-use tower::ServiceExt;
 
 /// How long a connection may be silent before it counts as idle while the server stops.
 const IDLE: Duration = Duration::from_millis(250);
@@ -19,7 +18,7 @@ const IDLE: Duration = Duration::from_millis(250);
 /// What every connection is served with.
 #[derive(Clone)]
 pub(super) struct Serving {
-    pub(super) router: Router,
+    pub(super) front: Arc<Front>,
     pub(super) tls: Option<Arc<Tls>>,
     pub(super) pace: Pace,
     /// Cancelled when idle connections are to end.
@@ -31,8 +30,8 @@ pub(super) async fn connection(stream: TcpStream, underway: Arc<Underway>, place
     let _place = place;
     // Answers are written whole; waiting to fill a packet would only add delay.
     let _ = stream.set_nodelay(true);
-    let Pace { header_timeout, send_timeout, .. } = serving.pace;
-    let stream = Paced::new(stream, Arc::clone(&underway), header_timeout, send_timeout);
+    let header_timeout = serving.pace.header_timeout;
+    let stream = Paced::new(stream, Arc::clone(&underway), serving.pace);
     let Some(tls) = &serving.tls else { return requests(stream, underway, serving).await };
     match tokio::time::timeout(header_timeout, tls.acceptor().accept(stream)).await {
         Ok(Ok(stream)) => requests(stream, underway, serving).await,
@@ -43,21 +42,20 @@ pub(super) async fn connection(stream: TcpStream, underway: Arc<Underway>, place
 }
 
 async fn requests(stream: impl AsyncRead + AsyncWrite + Unpin, underway: Arc<Underway>, serving: Serving) {
-    let Serving { router, pace, closing, .. } = serving;
+    let Serving { front, pace, closing, .. } = serving;
     let seen = Arc::clone(&underway);
-    let service = tower::service_fn(move |request: http::Request<hyper::body::Incoming>| {
-        let (router, mark) = (router.clone(), seen.mark());
+    let service = service_fn(move |request| {
+        let (front, mark) = (Arc::clone(&front), seen.mark());
         async move {
-            let answer = router.oneshot(request.map(axum::body::Body::new)).await;
+            let answer = front.answer(request).await;
             drop(mark);
-            answer
+            Ok::<_, Infallible>(answer)
         }
     });
     let mut builder = hyper::server::conn::http1::Builder::new();
-    // hyper's clock runs from one answer to the end of the next head: it bounds the silence in between.
-    builder.timer(TokioTimer::new()).header_read_timeout(pace.idle_timeout).half_close(false);
-    builder.max_header_size(pace.max_header);
-    let served = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(service));
+    // How long each step may take is the stream's to watch, which needs no clock that is set for every request.
+    builder.half_close(false).max_header_size(pace.max_header);
+    let served = builder.serve_connection(TokioIo::new(stream), service);
     let mut served = pin!(served);
     tokio::select! {
         // A client that breaks off, or speaks no HTTP, is its own business.

@@ -18,11 +18,21 @@ pub(crate) struct ApiError {
     status: StatusCode,
     sentence: String,
     retry_after: Option<Duration>,
+    details: Option<Details>,
+}
+
+/// What the log is told of an answer and the client is not. It goes with the answer, to where the request's id is known.
+#[derive(Clone, Debug)]
+pub(super) enum Details {
+    /// The server is at fault.
+    Fault(String),
+    /// A run gave up on its values.
+    GaveUp(String),
 }
 
 impl ApiError {
     fn new(status: StatusCode, sentence: impl Into<String>) -> ApiError {
-        ApiError { status, sentence: sentence.into(), retry_after: None }
+        ApiError { status, sentence: sentence.into(), retry_after: None, details: None }
     }
 
     fn retry_after(mut self, after: Duration) -> ApiError {
@@ -139,12 +149,11 @@ impl ApiError {
     }
 
     /// 500: a fault of ours; the details go to the log under the request's id.
-    pub(crate) fn internal(detail: &str) -> ApiError {
-        tracing::error!(detail, "a request hit a fault of the server");
-        ApiError::new(
-            StatusCode::INTERNAL_SERVER_ERROR,
-            "the server failed on this request; its log has the details under the id in x-request-id",
-        )
+    pub(crate) fn internal(details: &str) -> ApiError {
+        let sentence =
+            "the server failed on this request; its log has the details under the id in x-request-id";
+        let details = Some(Details::Fault(details.into()));
+        ApiError { details, ..ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, sentence) }
     }
 }
 
@@ -198,8 +207,8 @@ impl From<EngineError> for ApiError {
             // A program was made for these shapes, and what it gives up on are the values: an index beyond a table,
             // a division by zero.
             EngineError::Panicked { reason } => {
-                tracing::warn!(reason, "a run gave up");
-                ApiError::bad_request(error.to_string())
+                let details = Some(Details::GaveUp(reason.clone()));
+                ApiError { details, ..ApiError::bad_request(error.to_string()) }
             }
             EngineError::Fault { .. } | EngineError::NoKernel(_) => ApiError::internal(&error.to_string()),
             EngineError::Memory { .. } => ApiError::new(StatusCode::INSUFFICIENT_STORAGE, error.to_string()),
@@ -248,6 +257,9 @@ impl IntoResponse for ApiError {
         let body = serde_json::to_vec(&ErrorBody { error: &self.sentence }).unwrap_or_default();
         let mut response = Response::new(Body::from(body));
         *response.status_mut() = self.status;
+        if let Some(details) = self.details {
+            response.extensions_mut().insert(details);
+        }
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         if let Some(after) = self.retry_after {

@@ -5,9 +5,10 @@
 //! does, some of the rest is read all the same: many clients look for an answer only once they have sent everything,
 //! and a connection that is closed on bytes in flight takes the answer with it.
 
+use axum::BoxError;
 use axum::body::{Body, HttpBody};
-use axum::extract::Request;
 use bytes::Bytes;
+use http::Request;
 use http::header::EXPECT;
 use http_body::{Frame, SizeHint};
 use http_body_util::BodyExt;
@@ -35,10 +36,14 @@ pub(super) struct Unread {
 }
 
 /// The request with a body that comes back when it is dropped unread.
-pub(super) fn keep(request: Request) -> (Request, Unread) {
+pub(super) fn keep<B>(request: Request<B>) -> (Request<Body>, Unread)
+where
+    B: HttpBody<Data = Bytes> + Unpin + Send + 'static,
+    B::Error: Into<BoxError>,
+{
     let slot = Slot::default();
-    let lend = |body: Body| match body.is_end_stream() {
-        true => body,
+    let lend = |body: B| match body.is_end_stream() {
+        true => Body::empty(),
         false => Body::new(Lent { body: Some(body), slot: Arc::clone(&slot) }),
     };
     let asks = request.headers().contains_key(EXPECT);
@@ -82,20 +87,28 @@ async fn linger(mut body: Body) {
 }
 
 /// A body on loan to a handler.
-struct Lent {
+struct Lent<B>
+where
+    B: HttpBody<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
     /// `None` once it was read to its end or broke.
-    body: Option<Body>,
+    body: Option<B>,
     slot: Slot,
 }
 
-impl HttpBody for Lent {
+impl<B> HttpBody for Lent<B>
+where
+    B: HttpBody<Data = Bytes> + Unpin + Send + 'static,
+    B::Error: Into<BoxError>,
+{
     type Data = Bytes;
-    type Error = axum::Error;
+    type Error = B::Error;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
         let Some(body) = &mut self.body else { return Poll::Ready(None) };
         let frame = ready!(Pin::new(body).poll_frame(context));
         if !matches!(frame, Some(Ok(_))) {
@@ -113,10 +126,14 @@ impl HttpBody for Lent {
     }
 }
 
-impl Drop for Lent {
+impl<B> Drop for Lent<B>
+where
+    B: HttpBody<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
     fn drop(&mut self) {
         if let Some(body) = self.body.take().filter(|body| !body.is_end_stream()) {
-            *self.slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(body);
+            *self.slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(Body::new(body));
         }
     }
 }

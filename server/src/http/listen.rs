@@ -1,8 +1,8 @@
 //! The listener: connections are accepted here, as many as there may be, and let go of without losing a request.
 
+use super::around::Front;
 use super::connection::{Serving, connection};
-use super::door::{Connections, Tls, Underway};
-use axum::Router;
+use super::door::{Connections, Pace, Tls, Underway};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,26 +19,13 @@ pub(crate) struct Door {
     pub(crate) pace: Pace,
 }
 
-/// How large a head may be, and how long each step of a connection may take.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Pace {
-    /// Largest head of a request, in bytes.
-    pub(crate) max_header: usize,
-    /// From the first byte of a head to its last, and for a TLS handshake.
-    pub(crate) header_timeout: Duration,
-    /// Longest silence between two requests.
-    pub(crate) idle_timeout: Duration,
-    /// Longest time in which a client takes nothing of an answer.
-    pub(crate) send_timeout: Duration,
-}
-
 /// Serves connections until `stop`, then until all are answered or `grace` has passed.
 ///
 /// # Errors
 /// The listener breaks for good.
 pub(crate) async fn serve(
     door: Door,
-    router: Router,
+    front: Arc<Front>,
     stop: CancellationToken,
     lead: Duration,
     grace: Duration,
@@ -46,7 +33,7 @@ pub(crate) async fn serve(
     let Door { listener, tls, connections, pace } = door;
     let tasks = TaskTracker::new();
     let closing = CancellationToken::new();
-    let serving = Serving { router, tls, pace, closing: closing.clone() };
+    let serving = Serving { front, tls, pace, closing: closing.clone() };
     let take = |stream: TcpStream| {
         let underway = Underway::new();
         let place = connections.enter(Arc::clone(&underway));

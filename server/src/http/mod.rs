@@ -53,11 +53,11 @@ mod listen;
 
 pub(crate) use app::App;
 pub(crate) use budget::Budget;
-pub(crate) use door::{AdminToken, Connections, Tls, allow_open_files, follow};
-pub(crate) use listen::{Door, Pace, serve};
+pub(crate) use door::{AdminToken, Connections, Pace, Tls, allow_open_files, follow};
+pub(crate) use listen::{Door, serve};
 pub(crate) use memory::Memory;
 pub(crate) use rehearse::rehearse;
-pub(crate) use routes::router;
+pub(crate) use routes::front;
 pub(crate) use wire::response::answer_json;
 
 #[cfg(test)]

@@ -2,18 +2,15 @@
 
 use super::about;
 use super::app::App;
-use super::around::around;
+use super::around::Front;
 use super::error::ApiError;
 use super::infer::infer;
 use super::memory;
 use super::page;
 use axum::Router;
 use axum::extract::Request;
-use axum::middleware::from_fn_with_state;
 use axum::routing::{MethodRouter, get, post};
 use std::sync::Arc;
-use tower_http::compression::CompressionLayer;
-use tower_http::compression::CompressionLevel;
 
 type Route = (&'static str, &'static str, MethodRouter<Arc<App>>);
 
@@ -49,18 +46,17 @@ fn table() -> Vec<Route> {
     table
 }
 
-/// The server's routes, ready to be served or, in tests, called.
-pub(crate) fn router(app: Arc<App>) -> Router {
-    let mut router = Router::new();
+/// The server's routes and what is around them, ready to be served or, in tests, called.
+pub(crate) fn front(app: Arc<App>) -> Arc<Front> {
+    let mut routes = Router::new();
     for (_, path, handler) in table() {
-        router = router.route(path, handler);
+        routes = routes.route(path, handler);
     }
-    router
+    let routes = routes
         .fallback(|request: Request| async move { ApiError::no_route(request.uri().path()) })
         .method_not_allowed_fallback(|| async { ApiError::method_not_allowed() })
-        .layer(CompressionLayer::new().quality(CompressionLevel::Fastest))
-        .layer(from_fn_with_state(Arc::clone(&app), around))
-        .with_state(app)
+        .with_state(Arc::clone(&app));
+    Arc::new(Front::new(app, routes))
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! The router called as axum's own examples do: requests in, answers out, no socket.
+//! The front called as axum's own examples do: requests in, answers out, no socket.
 
 use super::error::ApiError;
-use super::{AdminToken, App, Budget, Connections, rehearse, router};
+use super::{AdminToken, App, Budget, Connections, front, rehearse};
 use crate::config::{Batching, Load, Models};
 use crate::load_line::LoadLine;
 use crate::metrics::{self, Metrics};
@@ -21,7 +21,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use tower::ServiceExt;
 
 struct Server {
     app: Arc<App>,
@@ -84,7 +83,7 @@ async fn loaded() -> Server {
 impl Server {
     async fn call(&self, method: &str, path: &str, body: impl Into<Body>) -> Response {
         let request = Request::builder().method(method).uri(path).body(body.into()).unwrap();
-        router(Arc::clone(&self.app)).oneshot(request).await.unwrap()
+        front(Arc::clone(&self.app)).answer(request).await
     }
 }
 
@@ -239,7 +238,7 @@ async fn a_body_over_the_limit_is_413_whether_its_length_is_declared_or_not() {
         .header("content-length", (1 << 19) + 1)
         .body(Body::from_stream(futures_util::stream::pending::<Result<bytes::Bytes, std::io::Error>>()))
         .unwrap();
-    let response = router(Arc::clone(&server.app)).oneshot(declared).await.unwrap();
+    let response = front(Arc::clone(&server.app)).answer(declared).await;
     assert_eq!(response.status(), StatusCode::PAYLOAD_TOO_LARGE);
     let piece = Ok::<_, std::io::Error>(bytes::Bytes::from(vec![b' '; 1 << 16]));
     let endless = futures_util::stream::repeat_with(move || {
@@ -260,7 +259,7 @@ async fn a_body_that_unfolds_past_the_limit_is_413() {
         .header("content-encoding", "gzip")
         .body(Body::from(bomb.finish().unwrap()))
         .unwrap();
-    let response = router(Arc::clone(&server.app)).oneshot(request).await.unwrap();
+    let response = front(Arc::clone(&server.app)).answer(request).await;
     assert_eq!(response.status(), StatusCode::PAYLOAD_TOO_LARGE);
 }
 
@@ -274,11 +273,11 @@ async fn bodies_over_the_budget_are_429_until_others_are_done() {
             .body(Body::from(vec![b' '; 200 << 10]))
             .unwrap()
     };
-    let response = router(Arc::clone(&server.app)).oneshot(request()).await.unwrap();
+    let response = front(Arc::clone(&server.app)).answer(request()).await;
     assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
     assert!(response.headers().contains_key("retry-after"));
     drop(first);
-    let response = router(Arc::clone(&server.app)).oneshot(request()).await.unwrap();
+    let response = front(Arc::clone(&server.app)).answer(request()).await;
     assert_eq!(response.status(), StatusCode::BAD_REQUEST, "spaces are no request, but they are read");
 }
 
@@ -298,7 +297,7 @@ async fn an_admin_call_needs_the_token_where_one_is_set() {
             .header("authorization", format!("Bearer {token}"))
             .body(Body::empty())
             .unwrap();
-        assert_eq!(router(Arc::clone(&server.app)).oneshot(request).await.unwrap().status(), status);
+        assert_eq!(front(Arc::clone(&server.app)).answer(request).await.status(), status);
     }
 }
 
@@ -351,7 +350,7 @@ async fn every_answer_carries_a_request_id_and_a_clients_own_is_kept() {
         assert!(server.call("GET", path, "").await.headers().contains_key("x-request-id"), "{path}");
     }
     let request = Request::get("/v2").header("x-request-id", "mine-42").body(Body::empty()).unwrap();
-    let response = router(Arc::clone(&server.app)).oneshot(request).await.unwrap();
+    let response = front(Arc::clone(&server.app)).answer(request).await;
     assert_eq!(response.headers()["x-request-id"], "mine-42");
 }
 

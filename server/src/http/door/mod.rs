@@ -24,6 +24,7 @@ mod watched;
 pub(crate) use connections::Connections;
 pub(super) use connections::Place;
 pub(crate) use descriptors::allow as allow_open_files;
+pub(crate) use paced::Pace;
 pub(super) use paced::Paced;
 pub(crate) use tls::Tls;
 pub(crate) use token::{AdminToken, Verdict};

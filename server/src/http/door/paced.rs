@@ -1,4 +1,4 @@
-//! A stream whose other end must keep moving: it sends a head that it has begun, and takes what it is sent.
+//! A stream whose other end must keep moving: it sends heads, ends those that it has begun, and takes what it is sent.
 
 use super::Underway;
 use std::future::Future;
@@ -10,17 +10,31 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep_until};
 
+/// How large a head may be, and how long each step of a connection may take.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pace {
+    /// Largest head of a request, in bytes.
+    pub(crate) max_header: usize,
+    /// From the first byte of a head to its last, and for a TLS handshake.
+    pub(crate) header_timeout: Duration,
+    /// Longest silence between two requests.
+    pub(crate) idle_timeout: Duration,
+    /// Longest time in which a client takes nothing of an answer.
+    pub(crate) send_timeout: Duration,
+}
+
 /// A stream that breaks with [`io::ErrorKind::TimedOut`] where the other end does not keep moving. A body has a deadline
 /// elsewhere: that of its request.
 pub(in crate::http) struct Paced<S> {
     stream: S,
     underway: Arc<Underway>,
-    /// From the first byte of a head to its last; a TLS handshake is the beginning of the first head.
-    head_timeout: Duration,
+    pace: Pace,
+    /// A TLS handshake is the beginning of the first head.
     head: Option<Head>,
-    /// From an attempt to send to the first byte that is taken.
-    send_timeout: Duration,
+    silence: Alarm,
     sending: Alarm,
+    /// When the other end last took something.
+    took: Instant,
 }
 
 /// A head that has begun to come in.
@@ -35,13 +49,8 @@ struct Head {
 type Alarm = Option<Pin<Box<Sleep>>>;
 
 impl<S> Paced<S> {
-    pub(in crate::http) fn new(
-        stream: S,
-        underway: Arc<Underway>,
-        head_timeout: Duration,
-        send_timeout: Duration,
-    ) -> Paced<S> {
-        Paced { stream, underway, head_timeout, head: None, send_timeout, sending: None }
+    pub(in crate::http) fn new(stream: S, underway: Arc<Underway>, pace: Pace) -> Paced<S> {
+        Paced { stream, underway, pace, head: None, silence: None, sending: None, took: Instant::now() }
     }
 
     /// Something came in: whether it belongs to a head.
@@ -54,28 +63,46 @@ impl<S> Paced<S> {
         }
     }
 
-    /// Nothing came in: whether a head is late.
+    /// Nothing came in: whether a head, or the rest of it, is late.
     fn late(&mut self, context: &mut Context<'_>) -> bool {
         let begun = self.underway.count();
         match &mut self.head {
             Some(head) if head.after == begun => {
-                let end = head.since + self.head_timeout;
+                let end = head.since + self.pace.header_timeout;
                 rings(head.alarm.get_or_insert_with(|| Box::pin(sleep_until(end))), context)
             }
             // It is whole: its request has begun.
             _ => {
                 self.head = None;
-                false
+                self.silent(context)
             }
         }
+    }
+
+    /// Whether there has been no request for too long. The alarm is not set for every request: when it rings, it is told
+    /// what is left since the last.
+    fn silent(&mut self, context: &mut Context<'_>) -> bool {
+        let timeout = self.pace.idle_timeout;
+        let alarm = self.silence.get_or_insert_with(|| Box::pin(sleep_until(Instant::now() + timeout)));
+        while rings(alarm, context) {
+            // An answer that is being taken, however slowly, is no silence.
+            let taken = if self.sending.is_some() { Duration::ZERO } else { self.took.elapsed() };
+            let left = timeout.saturating_sub(self.underway.idle().unwrap_or_default().min(taken));
+            if left.is_zero() {
+                return true;
+            }
+            alarm.as_mut().reset(Instant::now() + left);
+        }
+        false
     }
 
     fn sent<T>(&mut self, sent: Poll<io::Result<T>>, context: &mut Context<'_>) -> Poll<io::Result<T>> {
         if sent.is_ready() {
             self.sending = None;
+            self.took = Instant::now();
             return sent;
         }
-        let end = || Box::pin(sleep_until(Instant::now() + self.send_timeout));
+        let end = || Box::pin(sleep_until(Instant::now() + self.pace.send_timeout));
         match rings(self.sending.get_or_insert_with(end), context) {
             true => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
             false => Poll::Pending,
@@ -145,9 +172,13 @@ mod tests {
 
     const SHORT: Duration = Duration::from_millis(30);
 
-    fn pair(underway: &Arc<Underway>) -> (UnixStream, Paced<UnixStream>) {
+    /// Each limit is short where it is named, else longer than any test.
+    fn pair(underway: &Arc<Underway>, shorten: impl FnOnce(&mut Pace)) -> (UnixStream, Paced<UnixStream>) {
+        let long = 1000 * SHORT;
+        let mut pace = Pace { max_header: 0, header_timeout: long, idle_timeout: long, send_timeout: long };
+        shorten(&mut pace);
         let (client, server) = UnixStream::pair().unwrap();
-        (client, Paced::new(server, Arc::clone(underway), SHORT, SHORT))
+        (client, Paced::new(server, Arc::clone(underway), pace))
     }
 
     async fn send(client: &UnixStream, text: &[u8]) {
@@ -167,16 +198,30 @@ mod tests {
 
     #[tokio::test]
     async fn a_head_that_stays_unfinished_breaks_the_stream() {
-        let (client, mut paced) = pair(&Underway::new());
+        let (client, mut paced) = pair(&Underway::new(), |pace| pace.header_timeout = SHORT);
         send(&client, b"GET /").await;
         assert_eq!(read(&mut paced).await.unwrap(), 5);
         assert_eq!(read(&mut paced).await.unwrap_err().kind(), io::ErrorKind::TimedOut);
     }
 
     #[tokio::test]
-    async fn silence_before_a_head_and_within_a_request_is_nobodys_business_here() {
+    async fn silence_between_requests_breaks_the_stream_once_it_is_long() {
         let underway = Underway::new();
-        let (client, mut paced) = pair(&underway);
+        let (client, mut paced) = pair(&underway, |pace| pace.idle_timeout = 10 * SHORT);
+        send(&client, b"GET / ...").await;
+        assert_eq!(read(&mut paced).await.unwrap(), 9);
+        let mark = underway.mark();
+        assert!(timeout(20 * SHORT, read(&mut paced)).await.is_err(), "a request is under way");
+        drop(mark);
+        assert!(timeout(5 * SHORT, read(&mut paced)).await.is_err(), "it counts from the end of the request");
+        let broken = timeout(100 * SHORT, read(&mut paced)).await.unwrap();
+        assert_eq!(broken.unwrap_err().kind(), io::ErrorKind::TimedOut);
+    }
+
+    #[tokio::test]
+    async fn silence_before_a_head_and_within_a_request_is_no_late_head() {
+        let underway = Underway::new();
+        let (client, mut paced) = pair(&underway, |pace| pace.header_timeout = SHORT);
         assert!(timeout(3 * SHORT, read(&mut paced)).await.is_err(), "it goes on waiting");
         send(&client, b"GET / ...").await;
         assert_eq!(read(&mut paced).await.unwrap(), 9);
@@ -186,7 +231,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_answer_that_is_not_taken_breaks_the_stream() {
-        let (_client, mut paced) = pair(&Underway::new());
+        let (_client, mut paced) = pair(&Underway::new(), |pace| pace.send_timeout = SHORT);
         // The kernel takes some of it.
         let error = loop {
             let written = poll_fn(|context| Pin::new(&mut paced).poll_write(context, &[0; 1 << 16])).await;
