@@ -5,14 +5,15 @@ import pathlib
 import re
 import subprocess
 import sys
+import time
 
 import nets
 import numpy as np
 import pytest
 import v2
 from load import Load, hammer
-from server import MODELS, ROOT
-from watch import MIB
+from server import FETCHED, MODELS, ROOT
+from watch import MIB, Watch
 
 PIXELS = json.loads((MODELS / "digits/one.json").read_text())["inputs"][0]["data"]
 SEVEN = {"image": np.array(PIXELS, np.float32).reshape(1, 1, 8, 8)}
@@ -30,6 +31,18 @@ def test_resident_memory_after_100000_requests_is_what_it_was_after_1000(serve):
     early = server.resident_bytes()
     hammer(server, "digits", SEVEN, 99_000)
     assert server.resident_bytes() - early <= 1 * MIB, f"{(server.resident_bytes() - early) / MIB:.2f} MiB more"
+
+
+def test_a_detector_serves_eight_clients_under_a_ceiling_of_100_mib(serve):
+    ceiling = {"ceiling": "100MiB", "headroom": "16MiB", "reserve": "0%"}
+    narrow = {"memory": ceiling, "server": {"body_budget": "20MiB", "max_body": "4MiB"}, "lanes": {"workspace": "6MiB"}}
+    server = serve(FETCHED, {**narrow, "models": {"load": ["nudenet"]}})
+    images = {"images": np.random.default_rng(1).random((1, 3, 320, 320), np.float32)}
+    with Watch(server) as watch, Load(server, "nudenet", images) as load:
+        time.sleep(6)
+    assert set(load.statuses()) == {200} and len(load.answers) > 20
+    assert watch.samples > 50 and not watch.wrong, watch.wrong[:3]
+    assert server.memory()["ceiling_breaches"] == 0
 
 
 def slabs(server):
