@@ -63,6 +63,22 @@ fn covering<J: Needs>(job: &J, rows: usize) -> Option<(usize, Bucket)> {
     last
 }
 
+/// How many jobs go together, of which the first few have so many rows, and their bucket: as many as make a row take the least
+/// time. Three in a bucket of four may take longer than two of them in one of two.
+fn filled<J: Needs>(job: &J, rows: &[usize]) -> Option<(usize, (usize, Bucket))> {
+    let all = (rows.len(), covering(job, *rows.last()?)?);
+    let ns_per_row = |rows: usize, bucket: Bucket| {
+        job.services().ns_per_row(bucket.rows).map(|ns| ns * bucket.rows as f64 / rows.max(1) as f64)
+    };
+    let fewer = rows.iter().enumerate().filter_map(|(at, rows)| {
+        let bucket = covering(job, *rows)?;
+        Some((ns_per_row(*rows, bucket.1)?, (at + 1, bucket)))
+    });
+    let Some(of_all) = ns_per_row(*rows.last()?, all.1.1) else { return Some(all) };
+    let best = fewer.filter(|(ns, _)| *ns < of_all).min_by(|(one, _), (other, _)| one.total_cmp(other));
+    Some(best.map_or(all, |(_, best)| best))
+}
+
 /// Rows of the jobs that could run with `job`, its own included; counted up to `most`.
 fn together<J: Needs>(line: &Line<J>, job: &J, most: usize) -> usize {
     let Some(group) = job.group() else { return job.rows() };
@@ -183,22 +199,26 @@ impl<J: Needs> Desk<J> {
         // Idle lanes share what waits.
         let idle = self.lanes.count_idle(self.lanes.is_burst(lane), alone.1.bytes).max(1);
         let fair = together(line, job, most.saturating_mul(idle)).div_ceil(idle);
-        let (mut numbers, mut rows, mut deadline) = (vec![first], job.rows(), waiting.deadline);
+        let (mut numbers, mut rows, mut deadline) = (vec![first], vec![job.rows()], waiting.deadline);
         for (number, other) in line.jobs.range(first + 1..) {
-            if rows >= fair {
+            let so_far = rows.last().copied().unwrap_or_default();
+            if so_far >= fair {
                 break;
             }
             if other.job.group() != Some(group) || other.deadline <= now || self.is_late(line, other, now) {
                 continue;
             }
-            let (with, earliest) = (rows + other.job.rows(), deadline.min(other.deadline));
+            let (with, earliest) = (so_far + other.job.rows(), deadline.min(other.deadline));
             let in_time = covering(job, with).is_some_and(|(_, bucket)| done(&bucket) <= earliest);
             if with > most || !in_time {
                 break;
             }
-            (rows, deadline) = (with, earliest);
+            deadline = earliest;
+            rows.push(with);
             numbers.push(*number);
         }
-        Some(Formed { lane, numbers, bucket: covering(job, rows)? })
+        let (count, bucket) = filled(job, &rows)?;
+        numbers.truncate(count);
+        Some(Formed { lane, numbers, bucket })
     }
 }

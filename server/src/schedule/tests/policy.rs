@@ -146,6 +146,24 @@ fn a_higher_priority_goes_first_until_the_other_has_waited_long_enough() {
 }
 
 #[test]
+fn a_run_is_not_padded_where_fewer_rows_in_a_smaller_one_take_less_time_each() {
+    let class = shared(Class { queue_limit: 9, ..class(1, 5, MS) });
+    for (of_four, together) in [(28, 2), (20, 3)] {
+        let (mut desk, now) = (desk(&[40], &[]), Instant::now());
+        let job = || of_group("waits", 1);
+        let services: Arc<Services> = Arc::default();
+        for (rows, takes) in [(1, 10), (2, 16), (4, of_four)] {
+            services.reset(rows, MS * takes);
+            services.record(rows, MS * takes, now);
+        }
+        for _ in 0..3 {
+            enter(&mut desk, Job { services: Arc::clone(&services), ..job() }, &class, now).unwrap();
+        }
+        assert_eq!(start(&mut desk, now).unwrap().jobs.len(), together, "four rows take {of_four} ms");
+    }
+}
+
+#[test]
 fn what_waits_runs_together_as_far_as_the_lane_at_hand_allows() {
     let (mut desk, now) = (desk(&[40], &[]), Instant::now());
     let class = shared(Class { queue_limit: 9, ..class(1, 5, MS) });
