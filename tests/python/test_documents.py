@@ -22,7 +22,7 @@ ELSEWHERE = {
     r"(plimsoll|cargo run --release --) kernels build": "needs NVIDIA's compiler: tests/run builds every kernel",
     r".*--device cuda": "needs a GPU: engine/src/device/cuda/tests, tests/python/test_fake_gpu.py",
     r".*selftest --models fetched-models": "takes a minute: tests/python/test_plan.py",
-    r"loadtest/(overload|ceiling|batching|overhead|against|gpu)": "take minutes: run by hand for SPECIFICATION.md",
+    r"loadtest/(overload|ceiling|batching|overhead|callers|against|gpu)": "take minutes: run by hand for SPECIFICATION.md",
 }
 
 PLIMSOLL = r"(\S+=\S+ )*(plimsoll|cargo run --release --)"
