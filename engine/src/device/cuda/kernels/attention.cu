@@ -119,6 +119,8 @@ template <class T, int DEPTH, int Q_WARPS, int K_WARPS, int KEYS, int STAGES> st
         int swizzle = lane & 7;
         u32 from_q = base + (q_warp * 16 + (lane & 15)) * ROW;
         int blocks = (p.keys + BLOCK - 1) / BLOCK;
+        // Whether masks of neighbouring keys can be read two at a time.
+        bool pairs = p.mask && p.mask_column == 1 && (((u64)p.mask >> 2 | mask | p.mask_row) & 1) == 0;
 #pragma unroll 1
         for (int block = 1 - STAGES; block < blocks; block++) {
             bring(block + STAGES - 1);
@@ -126,7 +128,23 @@ template <class T, int DEPTH, int Q_WARPS, int K_WARPS, int KEYS, int STAGES> st
             // Masks come while keys do.
             int key0 = block * BLOCK + k_warp * KEYS, row0 = first + q_warp * 16 + lane / 4;
             float masks[NI][4];
-            if (p.mask) {
+            if (pairs && key0 + KEYS <= p.keys) {
+                auto load = [&](int row, int e) {
+                    i64 at = mask + (i64)min(row, p.queries - 1) * p.mask_row + key0 + lane % 4 * 2;
+                    const float2 *from = (const float2 *)((const float *)p.mask + at);
+#pragma unroll
+                    for (int j = 0; j < NI; j++) {
+                        float2 two = __ldg(from + j * 4);
+                        masks[j][e] = two.x, masks[j][e + 1] = two.y;
+                    }
+                };
+                load(row0, 0);
+                if (p.mask_row)
+                    load(row0 + 8, 2);
+                else
+#pragma unroll
+                    for (int j = 0; j < NI; j++) masks[j][2] = masks[j][0], masks[j][3] = masks[j][1];
+            } else if (p.mask) {
                 // Those beyond the last are not looked at.
                 auto load = [&](int j, int e) {
                     int key = min(key0 + j * 8 + lane % 4 * 2 + (e & 1), p.keys - 1),
@@ -290,9 +308,13 @@ template <class T, int DEPTH, int Q_WARPS, int K_WARPS, int KEYS, int STAGES> st
         name(const __grid_constant__ Attention p) {                                                          \
         Attend<type, depth, q, k, keys, stages>::run(p);                                                     \
     }
+// Few: 16 queries, whose keys four warps share. Many: 64 queries. Pairs and both: 32 and 64 queries, whose keys two
+// rows of warps share.
 #define FAMILY(type, prefix, few, many, keys)                                                                \
     ATTENTION(attention_##prefix##_64_few, type, 64, 1, 4, 32, 1, few)                                       \
     ATTENTION(attention_##prefix##_64_many, type, 64, 4, 1, keys, 2, many)                                   \
+    ATTENTION(attention_##prefix##_64_pairs, type, 64, 2, 2, keys, 1, many)                                  \
+    ATTENTION(attention_##prefix##_64_both, type, 64, 4, 2, keys / 2, 2, 2)                                  \
     ATTENTION(attention_##prefix##_128_few, type, 128, 1, 4, 16, 1, 2)                                       \
     ATTENTION(attention_##prefix##_128_many, type, 128, 4, 1, 32, 2, 2)
 FAMILY(F16, f16, 4, 3, 64)

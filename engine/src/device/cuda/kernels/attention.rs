@@ -43,32 +43,58 @@ pub(crate) struct Candidate {
     precision: Precision,
     /// Elements of a row that there is room for.
     depth: usize,
-    /// Whether a block has 64 queries, not 16 whose keys its warps share.
-    many: bool,
+    form: Form,
+}
+
+/// How the warps of a block divide queries and keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Form {
+    /// 16 queries, whose keys four warps share.
+    Few,
+    /// 64 queries, 16 for each of four warps.
+    Many,
+    /// 32 queries, whose keys two rows of two warps share.
+    Pairs,
+    /// 64 queries, whose keys two rows of four warps share.
+    Both,
 }
 
 impl Candidate {
     /// The kernel's name.
     pub(crate) fn kernel(&self) -> String {
-        let count = if self.many { "many" } else { "few" };
-        format!("attention_{}_{}_{count}", self.precision.name(), self.depth)
+        let form = match self.form {
+            Form::Few => "few",
+            Form::Many => "many",
+            Form::Pairs => "pairs",
+            Form::Both => "both",
+        };
+        format!("attention_{}_{}_{form}", self.precision.name(), self.depth)
     }
 
     fn queries(&self) -> usize {
-        if self.many { 64 } else { 16 }
+        match self.form {
+            Form::Few => 16,
+            Form::Pairs => 32,
+            Form::Many | Form::Both => 64,
+        }
     }
 
     /// Shared memory of a block: queries and the stages of keys and values, or the parts of the result.
     pub(crate) fn shared_bytes(&self) -> usize {
         let row = self.depth * self.precision.bytes();
-        // Two stages of keys, or one of four warps with their own.
-        let keys = match (self.many, self.depth) {
-            (true, 64) if self.precision != Precision::F32 => 2 * 64,
-            (true, _) => 2 * 32,
-            (false, 64) => 4 * 32,
-            (false, _) => 4 * 16,
+        // Two stages of keys, or one of several warps with their own.
+        let keys = match (self.form, self.depth) {
+            (Form::Few, 64) => 4 * 32,
+            (Form::Few, _) => 4 * 16,
+            (_, 64) if self.precision != Precision::F32 => 2 * 64,
+            _ => 2 * 32,
         };
-        let parts = if self.many { 1 } else { 4 } * self.queries() * (self.depth + 4) * 4;
+        let rows = match self.form {
+            Form::Few => 4,
+            Form::Many => 1,
+            Form::Pairs | Form::Both => 2,
+        };
+        let parts = rows * self.queries() * (self.depth + 4) * 4;
         (self.queries() * row + 2 * keys * row).max(parts)
     }
 }
@@ -117,10 +143,15 @@ impl Attention {
             65..=Attention::DEPTH => 128,
             _ => return vec![],
         };
-        let few = Candidate { precision: self.precision, depth, many: false };
-        let many = Candidate { many: true, ..few };
+        let few = Candidate { precision: self.precision, depth, form: Form::Few };
+        let form = |form| Candidate { form, ..few };
+        let (many, pairs, both) = (form(Form::Many), form(Form::Pairs), form(Form::Both));
         let blocks = self.batch[0] * self.batch[1] * self.queries.div_ceil(64);
-        let mut list = if blocks < 2 * gpu.processors { vec![few, many] } else { vec![many, few] };
+        let first = if blocks < 2 * gpu.processors { [few, many] } else { [many, few] };
+        let mut list = first.to_vec();
+        if depth == 64 {
+            list.extend([pairs, both]);
+        }
         list.retain(|candidate| candidate.shared_bytes() <= gpu.shared_bytes);
         list
     }
@@ -130,7 +161,7 @@ impl Attention {
         let batch = self.batch[0] * self.batch[1];
         Grid {
             blocks: [self.queries.div_ceil(candidate.queries()) as u32, batch as u32, 1],
-            threads: 128,
+            threads: if candidate.form == Form::Both { 256 } else { 128 },
             shared_bytes: candidate.shared_bytes() as u32,
             cluster: 1,
             dependent: gpu.capability >= 90,

@@ -99,6 +99,9 @@ const CONV_ANY: [Tile; 2] = [tile(64, 64, 1, 128, 3), tile(64, 32, 1, 128, 3)];
 const GEMM_ROWS: [Tile; 2] = [tile(128, 128, 1, 128, 3), tile(64, 64, 1, 128, 4)];
 /// The tiles of wide.cu.
 const WIDE: [Tile; 3] = [tile(128, 64, 1, 384, 7), tile(128, 128, 1, 384, 5), tile(128, 192, 1, 384, 4)];
+/// Those of them whose k is split among a cluster.
+const WIDE_PARTS: [Tile; 3] =
+    [tile(128, 64, 1, 384, 8), tile(128, 128, 1, 384, 6), tile(128, 192, 1, 384, 5)];
 const GEMM_ANY: [Tile; 1] = [tile(64, 64, 1, 128, 3)];
 
 impl Family {
@@ -167,14 +170,16 @@ impl Candidate {
     pub(crate) fn kernel(&self) -> String {
         let (_, family, way) = self.family.tiles();
         let m = if self.family == Family::Few { 64 } else { self.tile.m };
-        format!("{family}_{}_{way}{m}x{}", self.precision.name(), self.tile.n)
+        let parts = if self.parted() { "parts_" } else { "" };
+        format!("{family}_{}_{way}{parts}{m}x{}", self.precision.name(), self.tile.n)
     }
 
     /// Shared memory of a block in bytes. As `Tile` in tile.cuh lays it out.
     pub(crate) fn shared_bytes(&self) -> usize {
         let Tile { m, n, slices, stages, .. } = self.tile;
         if self.family.wide() {
-            return stages * (m + n) * 128 + m * (n / self.precision.bytes() + 8) * 4 + stages * 16;
+            let finished = if self.parted() { 0 } else { m * (n / self.precision.bytes() + 8) * 4 };
+            return stages * (m + n) * 128 + finished + stages * 16;
         }
         let (stages, finished) = (stages * (m + n) * 128, slices * m * (n + 8) * 4);
         let (operand, bias) = (m * n * self.precision.bytes(), n * 4);
@@ -182,6 +187,11 @@ impl Candidate {
         let received = if self.cluster() > 1 { self.splits * self.part_rows() * n * 4 } else { 0 };
         let body = if early { stages.max(finished) + operand } else { stages.max(finished + operand) };
         body + bias + 16 + received
+    }
+
+    /// Whether it is one of wide.cu that does a part of k.
+    fn parted(&self) -> bool {
+        self.family.wide() && self.splits > 1
     }
 
     /// Rows of a tile that a block of a cluster finishes.
@@ -240,7 +250,9 @@ impl Candidate {
         let blocks = self.tiles(size) * size.batch * self.splits;
         let waves = blocks.div_ceil(gpu.processors) as f64;
         if self.family.wide() {
-            return 0.3 + waves * (0.17 + size.k_blocks as f64 * products * 0.126);
+            let (steps, sum) =
+                (size.k_blocks.div_ceil(self.splits) as f64, if self.parted() { 1.5 } else { 0.0 });
+            return 0.3 + waves * (0.17 + steps * products * 0.126) + sum;
         }
         let resident = (gpu.shared_bytes / self.shared_bytes()).clamp(1, 2048 / threads).min(4);
         let rounds = blocks.div_ceil(gpu.processors * resident) as f64;
@@ -269,8 +281,17 @@ pub(crate) fn candidates(
         _ => None,
     };
     let possible = gpu.capability == 90 && precision != Precision::F32 && whole && size.n.is_multiple_of(8);
-    if let Some(family) = wide.filter(|_| possible && size.m * size.batch > 512 && size.k_blocks > 0) {
-        list.extend(WIDE.iter().map(|&tile| Candidate { family, precision, tile, splits: 1, modern }));
+    if let Some(family) = wide.filter(|_| possible && size.m * size.batch > 48 && size.k_blocks > 0) {
+        if size.m * size.batch > 512 {
+            list.extend(WIDE.iter().map(|&tile| Candidate { family, precision, tile, splits: 1, modern }));
+        }
+        // One block has a multiprocessor to itself, and all of a cluster run at once.
+        let parts = WIDE_PARTS.iter().flat_map(|tile| [2, 4, 8].map(|splits| (*tile, splits)));
+        list.extend(parts.filter_map(|(tile, splits)| {
+            let candidate = Candidate { family, precision, tile, splits, modern };
+            let blocks = candidate.tiles(size) * size.batch * splits;
+            (blocks <= gpu.processors && splits * 2 <= size.k_blocks).then_some(candidate)
+        }));
     }
     for &tile in family.tiles().0 {
         // The largest would not fit in registers.

@@ -77,29 +77,43 @@ __device__ __forceinline__ u64 describe(u32 address) {
     return (u64)1 << 62 | (u64)64 << 32 | 1 << 16 | (address >> 4 & 0x3fff);
 }
 
-template <class T, int TN, int STAGES, int READ_A> struct Wide {
+// PARTED: a block computes a part of k of one tile alone, and the blocks of its cluster add up their parts through
+// each other's shared memory, each some of the rows, in the order of k. So tiles can be large where there are few
+// of them: large tiles bring fewer bytes.
+template <class T, int TN, int STAGES, int READ_A, bool PARTED> struct Wide {
     // For how a stage is fetched.
     typedef Tile<T, 128, TN, 64, TN / 2, 1, STAGES, READ_A, PACKED> Fetcher;
     static const int STAGE = (128 + TN) * 128, K = 128 / T::SIZE;
     // A tile is stored in bands of its columns, of which each warp has 16 rows at a time in shared memory.
     static const int BANDS = T::SIZE, BAND = TN / BANDS, PITCH = BAND + 8, PART = 16 * PITCH * 4;
-    static const int PARTS_AT = STAGES * STAGE, BARRIERS_AT = PARTS_AT + 8 * PART;
+    static const int PARTS_AT = STAGES * STAGE, BARRIERS_AT = PARTS_AT + (PARTED ? 0 : 8 * PART);
+    // Floats from a row to the next of what other blocks send, which takes the place of the stages.
+    static const int SENT = TN + 8;
+    static_assert(!PARTED || 128 * SENT * 4 <= STAGES * STAGE, "room for all parts of a block's rows");
 
     static __device__ __forceinline__ void tile_at(const Args &p, int tile, int &m0, int &n0) {
         int tile_m = divide(tile, p.tiles_n);
         m0 = tile_m * 128, n0 = (tile - tile_m * p.tiles_n.by) * TN;
     }
 
+    // The blocks of k that this block multiplies.
+    static __device__ __forceinline__ void blocks_of(const Args &p, int &first, int &blocks) {
+        first = PARTED ? p.k_blocks * blockIdx.z / gridDim.z : 0;
+        blocks = PARTED ? p.k_blocks * (blockIdx.z + 1) / gridDim.z - first : p.k_blocks;
+    }
+
     static __device__ __forceinline__ void produce(const Args &p, int tiles, u32 full, u32 empty, i64 a_at,
                                                    i64 b_at, i64 operand) {
         u32 base = shared_address(shared);
-        int stage = 0, phase = 1, sent = 0;
+        int stage = 0, phase = 1, sent = 0, first, blocks;
+        blocks_of(p, first, blocks);
+        b_at += (i64)first * p.packed_rows * 128;
         // Weights need not wait for the kernels before.
         if (threadIdx.x == 0) {
             int m0, n0;
             tile_at(p, blockIdx.x, m0, n0);
             u32 bytes = min(TN, p.packed_rows - n0) * 128;
-            for (; sent < STAGES && sent < p.k_blocks; sent++)
+            for (; sent < STAGES && sent < blocks; sent++)
                 barrier_copy(full + sent * 8, base + sent * STAGE + 128 * 128,
                              (const char *)p.b + b_at + ((i64)sent * p.packed_rows + n0) * 128, bytes);
         }
@@ -112,8 +126,8 @@ template <class T, int TN, int STAGES, int READ_A> struct Wide {
             f.b = (const unsigned char *)p.b + b_at;
             const char *b = (const char *)p.b + b_at + (i64)n0 * 128;
             u32 bytes = min(TN, p.packed_rows - n0) * 128;
-            Fetcher::fetch_begin(f, p, m0, n0, 0);
-            for (int block = 0; block < p.k_blocks; block++) {
+            Fetcher::fetch_begin(f, p, m0, n0, first);
+            for (int block = 0; block < blocks; block++) {
                 barrier_wait(empty + stage * 8, phase);
                 if (threadIdx.x == 0) {
                     if (sent > 0)
@@ -122,11 +136,11 @@ template <class T, int TN, int STAGES, int READ_A> struct Wide {
                         barrier_copy(full + stage * 8, base + stage * STAGE + 128 * 128, b, bytes);
                 }
                 b += (i64)p.packed_rows * 128;
-                Fetcher::fetch_a(f, p, m0, block, stage);
+                Fetcher::fetch_a(f, p, m0, first + block, stage);
                 barrier_arrive_with_copies(full + stage * 8);
                 if (++stage == STAGES) stage = 0, phase ^= 1;
             }
-            if (p.order != ALONE)
+            if (!PARTED && p.order != ALONE)
                 for (int band = 0; band < BANDS; band++) {
                     barrier_wait(empty + stage * 8, phase);
 #pragma unroll 4
@@ -154,14 +168,15 @@ template <class T, int TN, int STAGES, int READ_A> struct Wide {
         int thread = threadIdx.x - 128, group = thread >> 7, warp = thread >> 5, lane = thread & 31;
         u32 base = shared_address(shared);
         float *part = (float *)(shared + PARTS_AT + warp * PART);
-        int stage = 0, phase = 0;
+        int stage = 0, phase = 0, first, blocks;
+        blocks_of(p, first, blocks);
         wait_for_previous();
         for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
             int m0, n0;
             tile_at(p, tile, m0, n0);
             float c[TN / 2];
             int before = 0;
-            for (int block = 0; block < p.k_blocks; block++) {
+            for (int block = 0; block < blocks; block++) {
                 barrier_wait(full + stage * 8, phase);
                 // What cp.async wrote, for instructions that read past the threads' own view.
                 asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
@@ -182,6 +197,25 @@ template <class T, int TN, int STAGES, int READ_A> struct Wide {
             if (thread % 128 == 0) barrier_arrive(empty + before * 8);
 #pragma unroll
             for (int i = 0; i < TN / 2; i++) asm volatile("" : "+f"(c[i])::"memory");
+            if (PARTED) {
+                // No block reads its stages any more.
+                cluster_arrive();
+                cluster_wait();
+                int rows = p.part_rows.by, owner = divide(warp * 16, p.part_rows);
+                u32 to = base + (((int)blockIdx.z * rows + warp * 16 - owner * rows + lane / 4) * SENT +
+                                 lane % 4 * 2) *
+                                    4;
+                asm volatile("mapa.shared::cluster.u32 %0, %0, %1;" : "+r"(to) : "r"(owner));
+#pragma unroll
+                for (int j = 0; j < TN / 8; j++)
+#pragma unroll
+                    for (int h = 0; h < 2; h++)
+                        asm volatile("st.shared::cluster.v2.f32 [%0], {%1,%2};" ::"r"(
+                                         to + (h * 8 * SENT + j * 8) * 4),
+                                     "f"(c[j * 4 + h * 2]), "f"(c[j * 4 + h * 2 + 1])
+                                     : "memory");
+                return;
+            }
 #pragma unroll
             for (int band = 0; band < BANDS; band++) {
                 if (p.order != ALONE) barrier_wait(full + stage * 8, phase);
@@ -201,12 +235,7 @@ template <class T, int TN, int STAGES, int READ_A> struct Wide {
                     if (m >= p.m || n >= p.n) continue;
                     float x[8], y[8];
                     Single::load8(x, part, row * PITCH + column);
-                    if (p.bias) {
-                        float4 l = __ldg((const float4 *)(p.bias + bias_at + n)),
-                               h = __ldg((const float4 *)(p.bias + bias_at + n) + 1);
-                        x[0] += l.x, x[1] += l.y, x[2] += l.z, x[3] += l.w, x[4] += h.x, x[5] += h.y,
-                            x[6] += h.z, x[7] += h.w;
-                    }
+                    add_bias(p, x, bias_at + n);
                     if (p.order != ALONE)
                         T::load8(y, shared + stage * STAGE,
                                  ((warp * 16 + row) * (BAND / 8) + column / 8) * 8);
@@ -222,6 +251,31 @@ template <class T, int TN, int STAGES, int READ_A> struct Wide {
         }
     }
 
+    // Adds up this block's rows, which the other blocks of the cluster have sent.
+    static __device__ __forceinline__ void finish(const Args &p, i64 c_at, i64 operand, int bias_at) {
+        int m0, n0, rows = p.part_rows.by, row0 = blockIdx.z * rows;
+        tile_at(p, blockIdx.x, m0, n0);
+        for (int item = threadIdx.x; item < rows * (TN / 8); item += 384) {
+            int row = item / (TN / 8), column = item % (TN / 8) * 8, m = m0 + row0 + row, n = n0 + column;
+            if (m >= p.m || n >= p.n) continue;
+            float x[8], y[8];
+            if (p.order != ALONE)
+                T::load8(y, p.operand,
+                         operand + n + Fetcher::row_at(p, m, p.operand_image, p.operand_y, p.operand_x));
+            Fetcher::sum(x, (const float *)shared + row * SENT + column, gridDim.z, rows * SENT);
+            add_bias(p, x, bias_at + n);
+            Fetcher::blend(p, x, y);
+            T::store8(p.c, c_at + n + Fetcher::row_at(p, m, p.c_image, p.c_y, p.c_x), x);
+        }
+    }
+
+    static __device__ __forceinline__ void add_bias(const Args &p, float (&x)[8], int at) {
+        if (!p.bias) return;
+        float4 l = __ldg((const float4 *)(p.bias + at)), h = __ldg((const float4 *)(p.bias + at) + 1);
+        x[0] += l.x, x[1] += l.y, x[2] += l.z, x[3] += l.w, x[4] += h.x, x[5] += h.y, x[6] += h.z,
+            x[7] += h.w;
+    }
+
     static __device__ __forceinline__ void run(const Args &p) {
         let_next_start();
         u32 full = shared_address(shared) + BARRIERS_AT, empty = full + STAGES * 8;
@@ -235,9 +289,22 @@ template <class T, int TN, int STAGES, int READ_A> struct Wide {
         int tiles = (p.m + 127) / 128 * p.tiles_n.by, outer = 0, inner = 0;
         if (gridDim.y > 1) outer = blockIdx.y / p.batch_inner, inner = blockIdx.y - outer * p.batch_inner;
         auto at = [&](const i64(&batch)[2]) { return outer * batch[0] + inner * batch[1]; };
-        if (threadIdx.x < 128)
+        int bias_at = outer * p.bias_batch[0] + inner * p.bias_batch[1];
+        if (threadIdx.x < 128) {
             produce(p, tiles, full, empty, at(p.a_batch), at(p.b_batch), at(p.operand_batch));
-        else
-            consume(p, tiles, full, empty, at(p.c_batch), outer * p.bias_batch[0] + inner * p.bias_batch[1]);
+            if (PARTED) {
+                __syncwarp();
+                cluster_arrive();
+                cluster_wait();
+            }
+        } else
+            consume(p, tiles, full, empty, at(p.c_batch), bias_at);
+        if (PARTED) {
+            // All parts have come.
+            __syncwarp();
+            cluster_arrive();
+            cluster_wait();
+            finish(p, at(p.c_batch), at(p.operand_batch), bias_at);
+        }
     }
 };

@@ -192,3 +192,49 @@ fn attention() {
         m.finish(&[y])
     });
 }
+
+/// What warpgroups compute, in one part of k or several.
+#[test]
+fn large_products() {
+    compare_in("large products", &every(), |rng| {
+        let mut m = Builder::new();
+        let (rows, n, k) = (rng.one(49, 900), rng.one(1, 50) * 8, rng.one(100, 900) / 8 * 8);
+        let x = m.input("x", DType::F32, &[rows, k]);
+        let w = m.floats("w", &[k, n], &rng.floats(k * n));
+        let (epilogue, others) = epilogue(&mut m, rng, &[rows, n], 1);
+        let inputs: Vec<ValueId> = [x, w].into_iter().chain(others).collect();
+        let labels = |labels: &str| labels.chars().collect();
+        let op = Op::Einsum(Einsum { a: labels("mk"), b: labels("kn"), c: labels("mn"), epilogue });
+        let y = m.node("y", op, &inputs, DType::F32, &[rows, n]);
+        m.finish(&[y])
+    });
+}
+
+/// The same of convolutions, images lying as their kernels want them.
+#[test]
+fn large_convolutions() {
+    compare_in("large convolutions", &every(), |rng| {
+        let mut m = Builder::new();
+        let (rows, size, from, to) = (rng.one(1, 3), rng.one(17, 20), rng.one(4, 12) * 8, rng.one(1, 25) * 8);
+        let (stride, last) = (rng.one(1, 2), rng.pick(&[1, 3]));
+        let own = (size + last / 2 * 2 - last) / stride + 1;
+        let x = m.input("x", DType::F32, &[rows, size, size, from]);
+        let x = m.node(
+            "permute",
+            Op::Permute([0, 3, 1, 2][..].into()),
+            &[x],
+            DType::F32,
+            &[rows, from, size, size],
+        );
+        let w = m.floats("w", &[to, from, last, last], &rng.floats(to * from * last * last));
+        let (epilogue, others) = epilogue(&mut m, rng, &[rows, to, own, own], 1);
+        let inputs: Vec<ValueId> = [x, w].into_iter().chain(others).collect();
+        let both = |size: usize| SmallVec::from_elem(size, 2);
+        let window =
+            Window { size: both(last), stride: both(stride), dilation: both(1), before: both(last / 2) };
+        let image = Image { batch: Some(0), channel: 1, spatial: 2 };
+        let op = Op::Conv(Conv { image, window, groups: 1, epilogue });
+        let y = m.node("y", op, &inputs, DType::F32, &[rows, to, own, own]);
+        m.finish(&[y])
+    });
+}
