@@ -66,6 +66,7 @@ pub(super) unsafe fn product(
                 b,
                 b_stride,
                 vectors: panels.width(panel),
+                ahead: 0,
                 c: c.add(panels.column(panel)),
                 c_stride,
                 cols: panels.columns(panel),

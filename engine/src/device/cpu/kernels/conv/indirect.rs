@@ -181,6 +181,7 @@ impl Run<'_> {
                     b: b.as_ptr(),
                     b_stride: width * plan.panels.lanes,
                     vectors: width,
+                    ahead: plan.taps * plan.run * width * plan.panels.lanes,
                     c: out.add(column),
                     c_stride: conv.out_pixel_stride,
                     cols: columns,

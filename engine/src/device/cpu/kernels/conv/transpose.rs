@@ -254,6 +254,7 @@ impl Run<'_> {
                     b: b.as_ptr(),
                     b_stride: panels.width(panel) * panels.lanes,
                     vectors: panels.width(panel),
+                    ahead: 0,
                     c: self.out.add(first * conv.out_pixel_stride + column),
                     c_stride: conv.stride_w * conv.out_pixel_stride,
                     cols: panels.columns(panel),

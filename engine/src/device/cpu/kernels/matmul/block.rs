@@ -162,6 +162,7 @@ impl<'a> Run<'a> {
                 b,
                 b_stride,
                 vectors: width,
+                ahead: if plan.b == BMode::InPlace { 0 } else { op.k * b_stride },
                 c: c.at.add(column),
                 c_stride: c.stride,
                 cols,

@@ -31,6 +31,9 @@ pub(super) const MAX_VECTORS: usize = 3;
 /// The most lanes of a vector of any instruction set here.
 const MAX_LANES: usize = 16;
 
+/// The elements of a cache line.
+const LINE: usize = 16;
+
 /// Sums of so many products give the lines of C the time to come nearer.
 const FAR: usize = 48;
 
@@ -51,6 +54,9 @@ pub(crate) struct Panel {
     pub(crate) b: *const f32,
     pub(crate) b_stride: usize,
     pub(crate) vectors: usize,
+    /// Elements from `b` to what will be read after it, or 0: the next panel is brought nearer while this one is met by
+    /// its first rows, for weights that are read once in a run come from afar.
+    pub(crate) ahead: usize,
     /// The panel's first element of the output, which has `cols` columns here and rows `c_stride` elements apart.
     pub(crate) c: *mut f32,
     pub(crate) c_stride: usize,
@@ -171,6 +177,9 @@ unsafe fn tile<I: Isa, const NV: usize, const MR: usize, const SETS: usize>(
             }
         }
         let mut b = panel.b;
+        // Each of the first tiles brings another line of each row of B; the others touch what is there.
+        let line = row / MR * LINE;
+        let ahead = if line < panel.b_stride { panel.ahead + line } else { 0 };
         for tap in 0..panel.taps {
             let entries = panel.table.add(tap * panel.table_stride + row);
             let mut a = [ptr::null::<f32>(); MR];
@@ -187,6 +196,10 @@ unsafe fn tile<I: Isa, const NV: usize, const MR: usize, const SETS: usize>(
             } else {
                 while k + SETS <= panel.run {
                     for set in 0..SETS {
+                        // With one vector a step has as many loads as the processor can do meanwhile.
+                        if NV > 1 {
+                            near(b.wrapping_add(ahead));
+                        }
                         step::<I, NV, MR>(isa, &mut acc[set], &a, k + set, b);
                         b = b.add(panel.b_stride);
                     }
@@ -210,6 +223,19 @@ unsafe fn tile<I: Isa, const NV: usize, const MR: usize, const SETS: usize>(
         }
         finish::<I, NV, MR>(isa, panel, &mut acc[0], row, rows);
     }
+}
+
+/// Asks for the line at `at` to be in the L2 cache soon; any address will do.
+#[inline(always)]
+fn near(at: *const f32) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch reads nothing, and never faults.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T1>(at.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = at;
 }
 
 /// acc += A[.., k] · B[k, ..]
