@@ -29,7 +29,7 @@ const LARGE_JSON: usize = 64 * 1024;
 pub(crate) async fn infer(State(app): State<Arc<App>>, target: Target, request: Request) -> Response {
     let arrived = Instant::now();
     let (parts, body) = request.into_parts();
-    let served = match find(&app, &target).await {
+    let served = match find(&app, &target, arrived).await {
         Ok(served) => served,
         Err(error) => return error.into_response(),
     };
@@ -57,13 +57,19 @@ fn outcome(status: StatusCode) -> &'static str {
     }
 }
 
-async fn find(app: &App, target: &Target) -> Result<Arc<Served>, ApiError> {
-    let version = target.version.as_deref();
-    match app.registry.demand(&target.model, version).await {
-        Ok(served) => Ok(served),
-        Err(LoadFailed::Unknown(not_served)) => Err(not_served.into()),
+/// The model, loaded first where requests do that. One that is not there by the deadline of a request goes on loading for
+/// those that come later; its own deadline, which may be another, is known only then.
+async fn find(app: &App, target: &Target, arrived: Instant) -> Result<Arc<Served>, ApiError> {
+    let demanded = app.registry.demand(&target.model, target.version.as_deref());
+    let deadline = arrived + app.registry.timeout();
+    match tokio::time::timeout_at(deadline.into(), demanded).await {
+        Ok(Ok(served)) => Ok(served),
+        Ok(Err(LoadFailed::Unknown(not_served))) => Err(not_served.into()),
         // To a request, a model that cannot be loaded is a model that is not ready.
-        Err(error) => Err(ApiError::not_ready(&format!("model `{}` is not ready: {error}", target.model))),
+        Ok(Err(error)) => {
+            Err(ApiError::not_ready(&format!("model `{}` is not ready: {error}", target.model)))
+        }
+        Err(_) => Err(ApiError::expired(false)),
     }
 }
 

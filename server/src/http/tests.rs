@@ -30,6 +30,11 @@ struct Server {
 
 /// A server on the sample models, with a ceiling of this many bytes.
 fn server_under(ceiling: u64, load: Load) -> Server {
+    server_within(ceiling, load, Duration::from_secs(30))
+}
+
+/// The same where requests have a deadline so soon.
+fn server_within(ceiling: u64, load: Load, timeout: Duration) -> Server {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../models");
     let fixed = Fixed { ceiling, headroom: ceiling / 2, ..Fixed::default() };
     let lines = Lines {
@@ -46,7 +51,7 @@ fn server_under(ceiling: u64, load: Load) -> Server {
     let limits = Limits::default();
     let defaults = Defaults {
         batching: Batching { queue_limit: 8, ..Batching::default() },
-        timeout: Duration::from_secs(30),
+        timeout,
         limits,
         cache: None,
     };
@@ -165,6 +170,22 @@ async fn a_model_that_is_not_loaded_is_503_with_retry_after() {
 #[tokio::test]
 async fn a_model_on_demand_is_loaded_by_its_first_request() {
     let server = server_under(1 << 26, Load::OnDemand);
+    let response = server.call("POST", "/v2/models/digits/infer", one_image()).await;
+    assert_eq!(response.status(), StatusCode::OK);
+}
+
+#[tokio::test]
+async fn a_request_waits_for_its_model_no_longer_than_for_an_answer() {
+    const LOAD: Duration = Duration::from_millis(600);
+    let server = server_within(1 << 26, Load::OnDemand, LOAD / 6);
+    server.app.registry.set_warm(Box::new(|_| Box::pin(tokio::time::sleep(LOAD))));
+    let asked = Instant::now();
+    let response = server.call("POST", "/v2/models/digits/infer", one_image()).await;
+    assert_eq!(response.status(), StatusCode::GATEWAY_TIMEOUT);
+    assert!(asked.elapsed() < LOAD, "{:?}", asked.elapsed());
+    // The load goes on for those that come later.
+    tokio::time::sleep(2 * LOAD).await;
+    assert!(server.app.registry.get("digits", None).is_ok());
     let response = server.call("POST", "/v2/models/digits/infer", one_image()).await;
     assert_eq!(response.status(), StatusCode::OK);
 }

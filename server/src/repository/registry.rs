@@ -12,6 +12,7 @@ use plimsoll_engine::arena::Arena;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::Duration;
 
 /// The models of one folder.
 pub(crate) struct Registry {
@@ -150,6 +151,11 @@ impl Registry {
                 slot.served.clone().ok_or_else(|| entry.not_ready(name, Some(slot), self.on_demand()))
             }
         }
+    }
+
+    /// The deadline of requests to a model that sets none of its own.
+    pub(crate) fn timeout(&self) -> Duration {
+        self.defaults.timeout
     }
 
     /// As [`Registry::get`], loading the model first where the policy says that a request does so.
