@@ -309,14 +309,22 @@ template <class T, int DEPTH, int Q_WARPS, int K_WARPS, int KEYS, int STAGES> st
         Attend<type, depth, q, k, keys, stages>::run(p);                                                     \
     }
 // Few: 16 queries, whose keys four warps share. Many: 64 queries. Pairs and both: 32 and 64 queries, whose keys two
-// rows of warps share.
-#define FAMILY(type, prefix, few, many, keys)                                                                \
+// rows of warps share. Blocks of a multiprocessor: as many as leave enough registers that none are spilled, for which
+// sm_120 needs more.
+#if __CUDA_ARCH__ >= 1200
+#define FEW_F16 3
+#define BOTH_F32 1
+#else
+#define FEW_F16 4
+#define BOTH_F32 2
+#endif
+#define FAMILY(type, prefix, few, many, both, keys)                                                          \
     ATTENTION(attention_##prefix##_64_few, type, 64, 1, 4, 32, 1, few)                                       \
     ATTENTION(attention_##prefix##_64_many, type, 64, 4, 1, keys, 2, many)                                   \
     ATTENTION(attention_##prefix##_64_pairs, type, 64, 2, 2, keys, 1, many)                                  \
-    ATTENTION(attention_##prefix##_64_both, type, 64, 4, 2, keys / 2, 2, 2)                                  \
+    ATTENTION(attention_##prefix##_64_both, type, 64, 4, 2, keys / 2, 2, both)                                    \
     ATTENTION(attention_##prefix##_128_few, type, 128, 1, 4, 16, 1, 2)                                       \
     ATTENTION(attention_##prefix##_128_many, type, 128, 4, 1, 32, 2, 2)
-FAMILY(F16, f16, 4, 3, 64)
-FAMILY(TF32, tf32, 3, 2, 64)
-FAMILY(F32, f32, 2, 2, 32)
+FAMILY(F16, f16, FEW_F16, 3, 2, 64)
+FAMILY(TF32, tf32, 3, 2, 2, 64)
+FAMILY(F32, f32, 2, 2, BOTH_F32, 32)
