@@ -99,9 +99,9 @@ const CONV_ANY: [Tile; 2] = [tile(64, 64, 1, 128, 3), tile(64, 32, 1, 128, 3)];
 const GEMM_ROWS: [Tile; 2] = [tile(128, 128, 1, 128, 3), tile(64, 64, 1, 128, 4)];
 /// The tiles of wide.cu.
 const WIDE: [Tile; 3] = [tile(128, 64, 1, 384, 7), tile(128, 128, 1, 384, 5), tile(128, 192, 1, 384, 4)];
-/// Those of them whose k is split among a cluster.
-const WIDE_PARTS: [Tile; 3] =
-    [tile(128, 64, 1, 384, 8), tile(128, 128, 1, 384, 6), tile(128, 192, 1, 384, 5)];
+/// Those of them whose k is split among a cluster. The largest was never the fastest so: not of the products of three
+/// models at three batches, in either precision.
+const WIDE_PARTS: [Tile; 2] = [tile(128, 64, 1, 384, 8), tile(128, 128, 1, 384, 6)];
 const GEMM_ANY: [Tile; 1] = [tile(64, 64, 1, 128, 3)];
 
 impl Family {

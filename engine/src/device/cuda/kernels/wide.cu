@@ -16,8 +16,7 @@
     WIDE(op##_##prefix##_wide_128x128, type, 128, 5, read_a, false)                                          \
     WIDE(op##_##prefix##_wide_128x192, type, 192, 4, read_a, false)                                          \
     WIDE(op##_##prefix##_wide_parts_128x64, type, 64, 8, read_a, true)                                       \
-    WIDE(op##_##prefix##_wide_parts_128x128, type, 128, 6, read_a, true)                                     \
-    WIDE(op##_##prefix##_wide_parts_128x192, type, 192, 5, read_a, true)
+    WIDE(op##_##prefix##_wide_parts_128x128, type, 128, 6, read_a, true)
 FAMILY(gemm, F16, f16, ROWS)
 FAMILY(gemm, TF32, tf32, ROWS)
 FAMILY(conv, F16, f16, WINDOWS)
