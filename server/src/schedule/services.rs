@@ -42,7 +42,7 @@ impl Services {
     pub(crate) fn record(&self, rows: usize, took: Duration, now: Instant) {
         let at = size_of(rows);
         let Some(size) = self.sizes.get(at) else { return };
-        let lately = self.is_known_lately(at, now);
+        let lately = self.knows_lately(rows, now);
         if let Some(last) = self.last().get_mut(at) {
             *last = Some(now);
         }
@@ -82,18 +82,14 @@ impl Services {
 
     /// Whether a run of this size has been measured within the last seconds.
     pub(crate) fn knows_lately(&self, rows: usize, now: Instant) -> bool {
-        self.is_known_lately(size_of(rows), now)
+        let last = self.last().get(size_of(rows)).copied().flatten();
+        last.is_some_and(|last| now.saturating_duration_since(last) <= LATELY)
     }
 
     /// Nanoseconds for each row of a run of this size; `None` where none was ever measured.
     pub(crate) fn ns_per_row(&self, rows: usize) -> Option<f64> {
         let ns = self.sizes.get(size_of(rows))?.mean_ns.load(Relaxed);
         (ns > 0).then(|| ns as f64 / rows.max(1) as f64)
-    }
-
-    fn is_known_lately(&self, size: usize, now: Instant) -> bool {
-        let last = self.last().get(size).copied().flatten();
-        last.is_some_and(|last| now.saturating_duration_since(last) <= LATELY)
     }
 
     fn last(&self) -> MutexGuard<'_, [Option<Instant>; SIZES]> {
